@@ -1,0 +1,57 @@
+"""Publish/subscribe on the PostgreSQL you already run.
+
+    import trunkline
+
+    with trunkline.connect() as tl:
+        tl.create_topic("orders", partitions=4)
+        at = tl.publish("orders", b"...", key="42")
+        tl.read("orders", partition=at.partition, offset=at.offset)
+
+The same names are in ``trunkline.aio``, with await.
+"""
+
+from __future__ import annotations
+
+from trunkline import errors
+from trunkline.client.sync.client import Client
+from trunkline.records import (
+    Batch,
+    Message,
+    PartitionRange,
+    PinnedPosition,
+    Position,
+    Record,
+    RetentionStep,
+    Segment,
+    Topic,
+    TopicDescription,
+)
+from trunkline.settings import ClientSettings, TopicSettings
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Batch",
+    "Client",
+    "ClientSettings",
+    "Message",
+    "PartitionRange",
+    "PinnedPosition",
+    "Position",
+    "Record",
+    "RetentionStep",
+    "Segment",
+    "Topic",
+    "TopicDescription",
+    "TopicSettings",
+    "connect",
+    "errors",
+]
+
+
+def connect(url: str | None = None, *, dev: bool = False, settings: ClientSettings | None = None) -> Client:
+    """Connect to the given server, else ``TRUNKLINE_URL``, else a running ``trunkline dev``.
+
+    ``dev=True`` starts the embedded server, and installs the schema, if need be.
+    """
+    return Client.open(url, dev=dev, settings=settings)

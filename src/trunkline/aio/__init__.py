@@ -1,0 +1,49 @@
+"""Trunkline for asyncio: the names of ``trunkline``, with await.
+
+async with trunkline.aio.connect() as tl:
+    await tl.publish("orders", b"...")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any
+
+from trunkline.client.aio.client import AsyncClient
+from trunkline.settings import ClientSettings
+
+__all__ = ["AsyncClient", "connect"]
+
+
+class _Connecting:
+    """A client to be: ``await`` it, or use it in ``async with``."""
+
+    def __init__(self, url: str | None, settings: ClientSettings | None, *, dev: bool) -> None:
+        self._url = url
+        self._dev = dev
+        self._settings = settings
+        self._client: AsyncClient | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncClient]:
+        return AsyncClient.open(self._url, dev=self._dev, settings=self._settings).__await__()
+
+    async def __aenter__(self) -> AsyncClient:
+        self._client = await self
+        return self._client
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._client is not None
+        await self._client.close()
+
+
+def connect(
+    url: str | None = None, *, dev: bool = False, settings: ClientSettings | None = None
+) -> _Connecting:
+    """Connect to the given server, else ``TRUNKLINE_URL``, else a running ``trunkline dev``.
+
+    ``dev=True`` starts the embedded server, and installs the schema, if need be.
+    """
+    return _Connecting(url, settings, dev=dev)

@@ -1,0 +1,1 @@
+"""The client, as it is written. The twin under ``trunkline.client.sync`` is generated from it."""

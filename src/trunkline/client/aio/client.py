@@ -1,0 +1,264 @@
+"""The client: one object through which an application publishes to the log and reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+from uuid import uuid4
+
+from trunkline.client import target
+from trunkline.client.aio.append import Appender
+from trunkline.client.aio.lane import Lane
+from trunkline.client.aio.pool import Pool
+from trunkline.client.aio.reader import Reader, Start
+from trunkline.client.aio.retention import Retention
+from trunkline.client.aio.server import Server
+from trunkline.client.aio.shim import Service, Shield
+from trunkline.client.aio.topics import Topics
+from trunkline.engine.batching import BatchLimits, Outgoing, split
+from trunkline.engine.checks import (
+    INT4_MAX,
+    check_headers,
+    check_key,
+    check_limits,
+    check_payload,
+    check_topic_name,
+    check_whole,
+)
+from trunkline.errors import InvalidArgument
+from trunkline.records import (
+    Batch,
+    Headers,
+    Key,
+    Message,
+    PartitionRange,
+    PinnedPosition,
+    Position,
+    Record,
+    RetentionStep,
+    Topic,
+    TopicDescription,
+)
+from trunkline.settings import ClientSettings, TopicSettings
+
+
+class AsyncClient:
+    """A connection to Trunkline in one database. Safe to share: callers at the same time are made to share work.
+
+    Every call ends by ``deadline_s``, with a result or a typed error. After ``close`` every call raises Closed.
+    """
+
+    def __init__(self, url: str, settings: ClientSettings) -> None:
+        self.url_shown = target.shown(url)
+        self.settings = settings
+        self._pool = Pool(url, settings)
+        self._server = Server(self._pool, settings)
+        self._topics = Topics(self._server)
+        self._reader = Reader(self._server, self._topics)
+        self._retention = Retention(self._server)
+        self._shield = Shield()
+        self._lanes: dict[str, Lane] = {}
+        self._limits = BatchLimits(
+            settings.batch_records_max, settings.batch_bytes_max, settings.record_alone_bytes
+        )
+        self._producer_id = uuid4() if settings.idempotent else None
+
+    @classmethod
+    async def open(
+        cls, url: str | None = None, *, dev: bool = False, settings: ClientSettings | None = None
+    ) -> AsyncClient:
+        """Connect, and make sure that the server can be used: it fails here rather than at the first publish."""
+        client = cls(target.resolve(url, dev=dev), settings or ClientSettings.from_environment())
+        async with client._pool.connection(client._server.deadline()):
+            pass
+        return client
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Wait for what is being published, then close every connection. Twice is fine."""
+        await self._shield.drain()
+        await self._pool.close()
+
+    def __repr__(self) -> str:
+        return f"<trunkline client of {self.url_shown}>"
+
+    # -- topics --
+
+    async def create_topic(
+        self, name: str, *, partitions: int = 1, settings: TopicSettings | None = None
+    ) -> Topic:
+        """Create a topic. AlreadyExists where there is one of that name."""
+        return await self._topics.create(name, partitions, settings)
+
+    async def topics(self) -> list[Topic]:
+        """Every topic, by name."""
+        return await self._topics.all()
+
+    async def topic(self, name: str) -> Topic:
+        """The topic as it is now; NotFound where there is none."""
+        return await self._topics.look_up(name)
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """The topic with the state of its partitions and segments."""
+        return await self._topics.describe(name)
+
+    async def alter_topic(self, name: str, **changes: int | None) -> Topic:
+        """Change settings by their names in TopicSettings."""
+        return await self._topics.alter(name, changes)
+
+    async def add_partitions(self, name: str, partitions: int, *, break_key_order: bool = False) -> Topic:
+        """Raise the number of partitions. KeyOrderAtRisk where keyed records exist, unless asked to break it."""
+        return await self._topics.add_partitions(name, partitions, break_key_order=break_key_order)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic and its records. Its name is free at once."""
+        self._lanes.pop(name, None)
+        await self._retention.drop(await self._topics.delete(name))
+
+    # -- publishing --
+
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        key: Key = None,
+        headers: Headers = None,
+        partition: int | None = None,
+    ) -> Position:
+        """Publish one record; its position, once it is durable.
+
+        Calls at the same time share a batch. With the same key, records keep the order of calls that did not
+        overlap. A cancelled call may or may not have published.
+        """
+        record = await self._outgoing(topic, payload, key, headers, partition)
+        return (await self._lane(topic).submit([record]))[0]
+
+    async def publish_many(
+        self, topic: str, messages: Iterable[Message | bytes], *, partition: int | None = None
+    ) -> list[Position]:
+        """Publish many records; their positions, in the order given, once all are durable.
+
+        What fits into one batch (``batch_records_max``, ``batch_bytes_max``) becomes visible together. More than
+        that is split; if a later piece fails, earlier ones are in the log. Nothing is written where a message is
+        invalid, or the iterable raises.
+        """
+        records = [await self._of_message(topic, message, partition) for message in _materialised(messages)]
+        positions: list[Position] = []
+        for piece in split(records, self._limits):
+            positions += await self._lane(topic).submit(piece)
+        return positions
+
+    async def _of_message(self, topic: str, message: Message | bytes, partition: int | None) -> Outgoing:
+        if isinstance(message, Message):
+            chosen = partition if message.partition is None else message.partition
+            return await self._outgoing(topic, message.payload, message.key, message.headers, chosen)
+        return await self._outgoing(topic, message, None, None, partition)
+
+    async def _outgoing(
+        self, topic: str, payload: object, key: object, headers: object, partition: int | None
+    ) -> Outgoing:
+        record = Outgoing(check_payload(payload), check_key(key), check_headers(headers), partition)
+        if partition is not None:
+            check_whole("partition", partition, most=INT4_MAX)
+        known = await self._topics.find(check_topic_name(topic))
+        check_limits(known, record.key, record.payload, record.headers)
+        return record
+
+    def _lane(self, topic: str) -> Lane:
+        lane = self._lanes.get(topic)
+        if lane is None:
+            appender = Appender(topic, self._server, self._topics, self._producer_id)
+            lane = self._lanes.setdefault(
+                topic, Lane(topic, self._server, self._topics, self._shield, appender)
+            )
+        return lane
+
+    # -- reading --
+
+    async def read(
+        self,
+        topic: str,
+        *,
+        partition: int = 0,
+        offset: Start = "start",
+        since: datetime | None = None,
+        max_records: int = 100,
+        bytes_max: int | None = None,
+    ) -> list[Record]:
+        """Records of a partition from an offset, or a time, on; fewer than ``max_records`` only at the end of the log
+        or at ``bytes_max``. OffsetOutOfRange outside the log; an empty list at its end. Does not wait."""
+        return await self._reader.read(
+            topic,
+            partition=partition,
+            offset=offset,
+            since=since,
+            max_records=max_records,
+            bytes_max=bytes_max,
+        )
+
+    async def read_batches(
+        self,
+        topic: str,
+        *,
+        partition: int = 0,
+        offset: Start = "start",
+        since: datetime | None = None,
+        max_records: int = 10_000,
+        bytes_max: int | None = None,
+    ) -> list[Batch]:
+        """As ``read``, but whole batches as columns, without an object a record."""
+        return await self._reader.read_batches(
+            topic,
+            partition=partition,
+            offset=offset,
+            since=since,
+            max_records=max_records,
+            bytes_max=bytes_max,
+        )
+
+    async def offsets(self, topic: str) -> list[PartitionRange]:
+        """What each partition's log holds: ``[start, end)``."""
+        return await self._topics.ranges(await self._topics.find(check_topic_name(topic)))
+
+    async def offset_at(self, topic: str, partition: int, time: datetime) -> int:
+        """The first offset appended at or after a time; the end of the log where none was."""
+        return await self._reader.offset_at(topic, partition, time)
+
+    async def pin(self, topic: str, partition: int, offset: int) -> PinnedPosition:
+        """A position to be kept outside the database, for ``check`` to prove later."""
+        return await self._reader.pin(topic, partition, offset)
+
+    async def check(self, pinned: PinnedPosition) -> None:
+        """Prove that the log is the one the position was taken from; LogDiverged after a restore or a failover that
+        lost records, NotFound where the topic was made again, OffsetOutOfRange where retention passed it."""
+        await self._reader.check(pinned)
+
+    # -- retention --
+
+    async def retention_run(self, topic: str | None = None) -> list[RetentionStep]:
+        """Do what retention has to do now, for one topic or all; what was done."""
+        return await self._retention.run(topic)
+
+    def retention_host(self, *, interval_s: float = 60.0) -> Service:
+        """Run retention in the background until the returned service is closed."""
+        return self._retention.host(interval_s)
+
+
+def _materialised(messages: Iterable[Message | bytes]) -> list[Message | bytes]:
+    if isinstance(messages, bytes | bytearray | memoryview | str | Message):
+        raise InvalidArgument(
+            "publish_many takes many messages; for one, call publish, or put it into a list"
+        )
+    if not isinstance(messages, Iterable):
+        raise InvalidArgument(f"publish_many takes an iterable of messages, not {type(messages).__name__}")
+    return list(messages)

@@ -1,0 +1,132 @@
+"""One connection to the server, with a deadline that holds whatever the network does."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, AsyncCursor, IsolationLevel
+from psycopg.abc import PQGen
+from psycopg.types.numeric import Int8BinaryDumper
+
+from trunkline.client import arrays, protocol, target
+from trunkline.client.aio.shim import wait_for_socket
+from trunkline.client.failures import translate
+from trunkline.errors import DeadlineExceeded, SchemaOutdated
+from trunkline.settings import ClientSettings
+
+Row = tuple[Any, ...]
+
+
+class ServerConnection(AsyncConnection[Row]):
+    """A connection of ours: bounded in time, and closed rather than left in doubt.
+
+    ``call`` runs one function in a transaction of its own. On a direct connection the session is set up once and
+    the statement is prepared; behind a pooler in transaction mode, where neither lasts, each call carries both.
+    """
+
+    deadline: float | None = None
+    pooled: bool = False
+    schema_version: int = 0
+    log_epoch: int = 0
+    is_standby: bool = False
+    server_version: int = 0
+    lock_timeout_s: float = 0.0
+    _answers: AsyncCursor[Row]
+
+    async def wait(self, gen: PQGen[Any], interval: float = 0.1, timeout: float | None = None) -> Any:
+        """Wait for the server, at most until the deadline; then, or when interrupted, the socket is closed."""
+        if self.deadline is not None:
+            left = max(0.0, self.deadline - monotonic())
+            timeout = left if timeout is None else min(left, timeout)
+        try:
+            return await wait_for_socket(gen, self.pgconn.socket, interval=interval, timeout=timeout)
+        except psycopg.errors._WaitTimeout:  # noqa: SLF001 - the only name psycopg has for it
+            self.pgconn.finish()
+            raise DeadlineExceeded("the server did not answer in time; the connection was closed") from None
+        except psycopg.Error:
+            raise
+        except BaseException:
+            # Asking the server to cancel could take as long as the wait that was interrupted.
+            if self.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                self.pgconn.finish()
+            raise
+
+    async def call(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Run one statement as a transaction; its rows. Raises errors of ours."""
+        try:
+            if not self.pooled:
+                await self._answers.execute(statement, parameters, prepare=True, binary=True)
+                return await self._answers.fetchall()
+            async with self.transaction():
+                await self._answers.execute(protocol.SESSION_LOCAL, [self._lock_timeout_ms()], prepare=False)
+                await self._answers.execute(statement, parameters, prepare=False, binary=True)
+                return await self._answers.fetchall()
+        except psycopg.Error as error:
+            raise translate(error) from error
+
+    async def greet(self, settings: ClientSettings) -> None:
+        """Learn who the server is, refuse one we cannot work with, and set the session up."""
+        arrays.register(self)
+        self.adapters.register_dumper(int, Int8BinaryDumper)
+        self.lock_timeout_s = settings.lock_timeout_s
+        await self.set_isolation_level(IsolationLevel.READ_COMMITTED)
+        self._answers = self.cursor(binary=True)
+        # Until it is known to be a direct connection, nothing is prepared and nothing is set.
+        self.pooled = True
+        self.prepare_threshold = None
+        (
+            (self.schema_version, _, self.log_epoch, server_sees_port, self.is_standby, self.server_version),
+        ) = await self._hello()
+        if self.schema_version < protocol.SCHEMA_VERSION_MIN:
+            raise SchemaOutdated(
+                f"the schema has version {self.schema_version}, and this client needs "
+                f"{protocol.SCHEMA_VERSION_MIN}; run: trunkline db upgrade"
+            )
+        self.pooled = server_sees_port != self._own_port()
+        if not self.pooled:
+            self.prepare_threshold = 5
+            await self.call(protocol.SESSION, [self._lock_timeout_ms()])
+
+    async def _hello(self) -> list[Row]:
+        try:
+            async with self.transaction():
+                await self._answers.execute(protocol.HELLO, [protocol.CLIENT_PROTOCOL], prepare=False)
+                return await self._answers.fetchall()
+        except psycopg.Error as error:
+            raise translate(error) from error
+
+    def _own_port(self) -> int | None:
+        with socket.socket(fileno=socket.dup(self.fileno())) as own:
+            address = own.getsockname()
+        return int(address[1]) if isinstance(address, tuple) else None
+
+    def _lock_timeout_ms(self) -> str:
+        return str(max(1, round(self.lock_timeout_s * 1000)))
+
+
+async def open_connection(url: str, settings: ClientSettings, deadline: float) -> ServerConnection:
+    """A connection that has been greeted. Fails at once where the server cannot be reached or used."""
+    parts: dict[str, Any] = target.parse(url)
+    if "," in parts.get("host", ""):
+        # Of several hosts the one that takes writes is wanted, also after a failover.
+        parts.setdefault("target_session_attrs", "read-write")
+    parts.setdefault("application_name", settings.application_name)
+    parts.setdefault(
+        "connect_timeout", max(1, round(min(settings.connect_timeout_s, deadline - monotonic())))
+    )
+    parts.setdefault("tcp_user_timeout", round(settings.statement_timeout_s * 1000))
+    try:
+        connection = await ServerConnection.connect(**parts, autocommit=True)
+    except psycopg.Error as error:
+        raise translate(error) from error
+    connection.deadline = min(deadline, monotonic() + settings.statement_timeout_s)
+    try:
+        await connection.greet(settings)
+    except BaseException:
+        await connection.close()
+        raise
+    return connection

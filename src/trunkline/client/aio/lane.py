@@ -1,0 +1,190 @@
+"""The way of records into one topic: callers that publish at the same time share a batch.
+
+While one commit is under way, whoever comes next waits in line; when it is done, the first in line takes everything
+that has gathered and commits it. No timer, no thread: an idle lane sends a record at once, a busy one sends many.
+
+A batch that fails for one caller's reason is sent again caller by caller, so that each gets the answer for its own
+record. A batch whose outcome is unknown is sent again as it was: its sequence number tells the server whether it is
+in the log already.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from time import monotonic
+from typing import Literal
+
+from trunkline.client.aio.append import Appender
+from trunkline.client.aio.server import Server
+from trunkline.client.aio.shim import Mutex, Shield, Waiter
+from trunkline.client.aio.topics import Topics
+from trunkline.engine.batching import BatchLimits, Outgoing, take
+from trunkline.errors import Closed, DeadlineExceeded, OutcomeUnknown, TrunklineError
+from trunkline.records import Position
+
+logger = logging.getLogger("trunkline")
+
+Signal = Literal["lead", "done"]
+
+
+class Entry:
+    """What one caller waits for: its records, then their positions or an error."""
+
+    __slots__ = ("error", "positions", "records", "size", "waiter")
+
+    def __init__(self, records: Sequence[Outgoing]) -> None:
+        self.records = records
+        self.size = sum(record.size for record in records)
+        self.waiter: Waiter[Signal] = Waiter()
+        self.positions: list[Position] | None = None
+        self.error: BaseException | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.positions is not None or self.error is not None
+
+    def result(self) -> list[Position]:
+        if self.error is not None:
+            raise self.error
+        assert self.positions is not None
+        return self.positions
+
+
+class Lane:
+    """Publishes to one topic for one client. One commit at a time, in the order in which callers came."""
+
+    def __init__(
+        self, topic_name: str, server: Server, topics: Topics, shield: Shield, appender: Appender
+    ) -> None:
+        self._topic_name = topic_name
+        self._server = server
+        self._topics = topics
+        self._shield = shield
+        self._appender = appender
+        self._limits = BatchLimits(
+            server.settings.batch_records_max,
+            server.settings.batch_bytes_max,
+            server.settings.record_alone_bytes,
+        )
+        self._mutex = Mutex()
+        self._pending: deque[Entry] = deque()
+        self._pending_bytes = 0
+        self._for_room: deque[Waiter[bool]] = deque()
+        self._led = False
+
+    async def submit(self, records: Sequence[Outgoing]) -> list[Position]:
+        """Positions of the records once they are durable. They stand in one batch, in one transaction.
+
+        A caller that is cancelled while its records wait in line takes them out; later they go on without it.
+        """
+        entry = Entry(records)
+        lead = await self._join(entry)
+        if not lead:
+            try:
+                lead = await entry.waiter.wait() == "lead"
+            except BaseException:
+                self._leave(entry)
+                raise
+        if lead:
+            await self._shield.run(self._lead(entry))
+        return entry.result()
+
+    async def _join(self, entry: Entry) -> bool:
+        """Stand in line, as soon as there is room. True: nobody leads, so the caller does."""
+        deadline = self._server.deadline()
+        while True:
+            self._server.pool.check_usable()
+            with self._mutex:
+                if (
+                    not self._pending
+                    or self._pending_bytes + entry.size <= self._server.settings.buffer_bytes_max
+                ):
+                    self._pending.append(entry)
+                    self._pending_bytes += entry.size
+                    lead, self._led = not self._led, True
+                    return lead
+                room: Waiter[bool] = Waiter()
+                self._for_room.append(room)
+            try:
+                await room.wait(max(0.0, deadline - monotonic()))
+            except TimeoutError:
+                raise DeadlineExceeded(
+                    f"{self._server.settings.buffer_bytes_max} bytes wait to be published; "
+                    "publish less at a time, or raise buffer_bytes_max"
+                ) from None
+
+    def _leave(self, entry: Entry) -> None:
+        with self._mutex:
+            if entry in self._pending:
+                self._pending.remove(entry)
+                self._pending_bytes -= entry.size
+            if entry.waiter.given == "lead":
+                self._hand_over()
+
+    async def _lead(self, own: Entry) -> None:
+        """Send batches until the leader's own records are sent, then let the next in line lead."""
+        try:
+            while not own.ended:
+                await self._send(self._take())
+        finally:
+            with self._mutex:
+                self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._pending:
+            self._pending[0].waiter.give("lead")
+        else:
+            self._led = False
+
+    def _take(self) -> list[Entry]:
+        with self._mutex:
+            entries = take(self._pending, self._limits)
+            self._pending_bytes -= sum(entry.size for entry in entries)
+            while self._for_room:
+                self._for_room.popleft().give(True)
+        return entries
+
+    async def _send(self, entries: list[Entry]) -> None:
+        """Commit a batch and tell each caller; if it cannot be done together, one caller after the other."""
+        try:
+            await self._commit(entries)
+        except TrunklineError as error:
+            if len(entries) > 1 and not isinstance(error, OutcomeUnknown | Closed):
+                for entry in entries:
+                    await self._send([entry])
+                return
+            self._end(entries, error)
+        except BaseException as error:
+            self._appender.doubt()
+            self._end(
+                entries,
+                OutcomeUnknown("publishing was interrupted; the records may or may not be in the log"),
+            )
+            raise error
+
+    def _end(self, entries: list[Entry], error: BaseException) -> None:
+        for entry in entries:
+            entry.error = error
+            entry.waiter.give("done")
+
+    async def _commit(self, entries: list[Entry]) -> None:
+        records = [record for entry in entries for record in entry.records]
+        answer = await self._appender.append(records)
+        at = iter(answer.positions)
+        for entry in entries:
+            entry.positions = [next(at) for _ in entry.records]
+            entry.waiter.give("done")
+        self._topics.moved_on(self._topic_name, answer.open_segment_id)
+        if answer.is_full:
+            await self._roll(answer.open_segment_id)
+
+    async def _roll(self, segment_id: int) -> None:
+        """Open the next segment. The records are safe whatever happens here, so a failure is only reported."""
+        try:
+            await self._appender.roll(segment_id)
+        except TrunklineError as error:
+            logger.warning(
+                "segment %d of topic %s could not be rolled: %s", segment_id, self._topic_name, error
+            )

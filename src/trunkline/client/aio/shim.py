@@ -1,0 +1,116 @@
+"""What differs between the two worlds, and nothing else; its counterpart is ``trunkline.client.sync.shim``.
+
+Here many tasks share one thread, so nothing needs a mutex between two awaits, and what must not be cut short by a
+cancelled caller runs in a task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from psycopg.waiting import wait_async as wait_for_socket
+
+T = TypeVar("T")
+
+__all__ = ["Mutex", "Service", "Shield", "Stop", "Waiter", "sleep", "wait_for_socket"]
+
+
+class Mutex:
+    """Nothing to do: only one task runs at a time, and it does not wait inside."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+class Waiter(Generic[T]):
+    """A value that one task waits for and another one gives, once."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def give(self, value: T) -> None:
+        """Wake the waiting task. A second value is ignored."""
+        if not self._future.done():
+            self._future.set_result(value)
+
+    @property
+    def given(self) -> T | None:
+        """The value, if it has been given, also where the waiting task was cancelled in the same moment."""
+        done = self._future.done() and not self._future.cancelled()
+        return self._future.result() if done else None
+
+    async def wait(self, timeout_s: float | None = None) -> T:
+        """The value; TimeoutError when none came in time."""
+        if timeout_s is None:
+            return await self._future
+        async with asyncio.timeout(timeout_s):
+            return await self._future
+
+
+async def sleep(delay_s: float) -> None:
+    await asyncio.sleep(delay_s)
+
+
+class Shield:
+    """Runs what must end even if its caller is cancelled. The caller's cancellation does not wait for it."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Future[Any]] = set()
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result; if the caller is cancelled, the work goes on."""
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    async def drain(self) -> None:
+        """Wait for everything that goes on."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+
+class Stop:
+    """A flag that wakes whoever waits for it."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    @property
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    async def wait(self, timeout_s: float) -> bool:
+        """True as soon as it is set, False when the time is over."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._event.wait()
+        except TimeoutError:
+            return False
+
+
+class Service:
+    """A loop in the background that its owner starts, stops and waits for."""
+
+    def __init__(self, name: str, run: Callable[[Stop], Awaitable[None]]) -> None:
+        self._stop = Stop()
+        self._task = asyncio.ensure_future(run(self._stop))
+        self._task.set_name(name)
+
+    async def close(self) -> None:
+        """Ask it to end, wait until it has; raises what it ended with."""
+        self._stop.set()
+        await self._task

@@ -1,0 +1,86 @@
+"""What the server or the driver says, as errors of ours. The one place where SQLSTATEs are read."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+
+from trunkline import errors
+from trunkline.errors import TrunklineError
+
+_RANGE = re.compile(r"^\[(-?\d+), (-?\d+)\)$")
+
+_BY_STATE: dict[str, type[TrunklineError]] = {
+    "40001": errors.Conflict,
+    "40P01": errors.Conflict,
+    "55P03": errors.Conflict,
+    "53300": errors.Unavailable,
+    "57P01": errors.Unavailable,
+    "57P02": errors.Unavailable,
+    "57P03": errors.Unavailable,
+    "57P05": errors.Unavailable,
+    "57014": errors.DeadlineExceeded,
+    "25006": errors.ReadOnly,
+    "42501": errors.PermissionDenied,
+    "28000": errors.PermissionDenied,
+    "28P01": errors.PermissionDenied,
+    "3D000": errors.NotFound,
+    "3F000": errors.SchemaMissing,
+    "42883": errors.SchemaMissing,
+    "42P01": errors.SchemaMissing,
+}
+
+# libpq gives no SQLSTATE for a connection that was refused: its words are all there is.
+_BY_WORDS: tuple[tuple[str, type[TrunklineError]], ...] = (
+    ("password authentication failed", errors.PermissionDenied),
+    ("no password supplied", errors.PermissionDenied),
+    ("no pg_hba.conf entry", errors.PermissionDenied),
+    ("permission denied for database", errors.PermissionDenied),
+    ("does not exist", errors.NotFound),
+    ("session is read-only", errors.ReadOnly),
+)
+
+_NEXT_STEP: dict[type[TrunklineError], str] = {
+    errors.Conflict: "try again; a transaction that holds a partition's lock for long shows in `trunkline doctor`",
+    errors.Unavailable: "is the server running, and reachable from here?",
+    errors.PermissionDenied: "check user and password, and the role's grants (`trunkline db install --roles …`)",
+    errors.ReadOnly: "connect to the primary: this server, or this transaction, takes no writes",
+    errors.SchemaMissing: "install Trunkline into this database: trunkline db install",
+    errors.NotFound: "create the database, or correct its name in the URL",
+}
+
+
+def translate(error: psycopg.Error) -> TrunklineError:
+    """The error of ours that says the same and what to do next. Never contains a password."""
+    state = error.sqlstate
+    if state is None:
+        return _translate_connection(error)
+    primary = error.diag.message_primary or str(error)
+    if state.startswith("TL"):
+        return _translate_ours(state, primary, error)
+    found = _BY_STATE.get(state) or (errors.Unavailable if state.startswith("08") else errors.ServerError)
+    return found(_sentence(f"{primary} ({state})", error.diag.message_hint or _NEXT_STEP.get(found)))
+
+
+def _translate_ours(state: str, primary: str, error: psycopg.Error) -> TrunklineError:
+    message = _sentence(primary, error.diag.message_hint)
+    found = errors.class_of(state) or errors.ServerError
+    if issubclass(found, errors.OffsetOutOfRange):
+        valid = _RANGE.match(error.diag.message_detail or "")
+        if valid:
+            return found(message, start=int(valid[1]), end=int(valid[2]))
+    return found(message)
+
+
+def _translate_connection(error: psycopg.Error) -> TrunklineError:
+    text = " ".join(str(error).split())
+    found = next((cls for words, cls in _BY_WORDS if words in text), None)
+    if found is None:
+        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        found = errors.Unavailable if lost else errors.ServerError
+    return found(_sentence(text, _NEXT_STEP.get(found)))
+
+
+def _sentence(what: str, next_step: str | None) -> str:
+    return f"{what}; {next_step}" if next_step else what

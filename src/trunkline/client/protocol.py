@@ -1,0 +1,74 @@
+"""The numbers by which client and schema know each other, and the statements the client sends.
+
+The protocol lives in SQL functions; here are only their names. Statements are whole and fixed; the one name that
+varies is that of a segment's function, which comes from an integer id.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from psycopg.sql import SQL, Identifier
+
+CLIENT_PROTOCOL = 1
+"""What this client speaks; the schema says in ``oldest_client`` what it still serves."""
+
+SCHEMA_VERSION_MIN = 1
+"""The oldest schema that this client works with."""
+
+HELLO = "select * from trunkline.schema_hello(%s::int4)"
+APPEND = (
+    "select first_offsets, open_segment_id, is_full from trunkline.log_append"
+    "(%s::int4, %s::int4, %s, %s, %s, %s, %s, %s, %s, %s, %s::int4, %s)"
+)
+_APPEND_TO_SEGMENT = SQL(
+    "select first_offset, open_segment_id, is_full from trunkline.{}"
+    "(%s::int4, %s::int4, %s::int4, %s, %s, %s, %s, %s, %s, %s::int4, %s::int4)"
+)
+
+
+@lru_cache(maxsize=256)
+def append_to_segment(segment_id: int) -> str:
+    """The call that appends to one partition through the function of a segment (docs/decisions/0004)."""
+    return _APPEND_TO_SEGMENT.format(Identifier(f"segment_{int(segment_id)}_append")).as_string()
+
+
+READ = "select * from trunkline.log_read(%s::int4, %s::int4, %s, %s::int4, %s)"
+RANGE = 'select partition, start, "end" from trunkline.log_range(%s::int4, %s::int4) order by partition'
+OFFSET_AT = "select trunkline.log_offset_at(%s::int4, %s::int4, %s)"
+PIN = "select incarnation, batch_id, log_epoch from trunkline.log_pin(%s::int4, %s::int4, %s)"
+CHECK_PIN = "select trunkline.log_check_pin(%s::int4, %s::int4, %s, %s, %s, %s)"
+TOPICS = "select * from trunkline.topic_list(%s)"
+TOPIC_CREATE = "select trunkline.topic_create(%s, %s::int4, %s::jsonb)"
+TOPIC_ALTER = "select trunkline.topic_alter(%s, %s::jsonb)"
+TOPIC_ADD_PARTITIONS = "select trunkline.topic_add_partitions(%s, %s::int4, %s)"
+TOPIC_DELETE = "select trunkline.topic_delete(%s)"
+SEGMENTS = "select * from trunkline.segment_list(%s)"
+ROLL = "select trunkline.segment_roll(%s::int4, %s)"
+SEAL = "select trunkline.segment_seal(%s::int4)"
+DROP = "select trunkline.segment_drop(%s::int4)"
+RETENTION_DUE = "select action, segment_id, topic_id from trunkline.retention_due(%s)"
+RETENTION_RELEASE = (
+    "select segment_id, reason, record_count, byte_count from trunkline.retention_release(%s::int4)"
+)
+PRODUCER_EXPIRE = "select trunkline.producer_expire(%s::int4)"
+AFTER_RESTORE = "select trunkline.schema_after_restore()"
+SESSION = (
+    "select set_config('default_transaction_isolation', 'read committed', false), "
+    "set_config('lock_timeout', %s, false), set_config('timezone', 'UTC', false)"
+)
+SESSION_LOCAL = "select set_config('lock_timeout', %s, true), set_config('timezone', 'UTC', true)"
+
+OLDEST_CLIENT = 1
+"""The oldest client that the schema of this package serves."""
+
+INSTALL_LOCK = "select pg_advisory_xact_lock(1953656430, 1)"
+META_EXISTS = "select to_regclass('trunkline.meta') is not null"
+META_VERSION = "select schema_version from trunkline.meta where product = 'trunkline'"
+SCHEMA_FINISH = "update trunkline.meta set schema_version = %s, oldest_client = %s"
+SCHEMA_DROP = "drop schema trunkline cascade"
+GRANTEES = "select kind, role_name from trunkline.grantee order by kind, role_name"
+ROLE_ENSURE = "select trunkline.role_ensure(%s)"
+ROLE_GRANT = "select trunkline.role_grant(%s, %s, %s)"
+TOPIC_NAMES = "select name from trunkline.topic order by name"
+SEGMENT_IDS = "select segment_id from trunkline.segment order by segment_id"

@@ -1,0 +1,213 @@
+# Generated from src/trunkline/client/aio/append.py by tools/twins.py (make fix). Change the source, not this file.
+"""Sends batches of one topic to the server and makes sure of their outcome.
+
+One batch at a time. Nothing is given up while there is time: a lock that is held, a server that restarts or a
+connection that breaks costs another attempt with the same sequence numbers, never a second copy.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from trunkline.client import protocol
+from trunkline.client.arrays import bytea_array, integer_array, text_array
+from trunkline.client.sync.connection import Row
+from trunkline.client.sync.server import Server
+from trunkline.client.sync.topics import Topics
+from trunkline.engine.batching import Outgoing, route
+from trunkline.engine.producing import ProducerState
+from trunkline.errors import (
+    DeadlineExceeded,
+    NotFound,
+    OutcomeUnknown,
+    ProducerError,
+    ProducerExpired,
+    RoutingStale,
+    SchemaMissing,
+    TrunklineError,
+    Unavailable,
+)
+from trunkline.records import Position, Topic
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the server gave: a position for each record, in the order in which they came."""
+
+    positions: list[Position]
+    open_segment_id: int
+    is_full: bool
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    """A batch as it is sent, and sent again: where each record goes, and under which sequence numbers."""
+
+    topic: Topic
+    routed: dict[int, list[int]]
+    expected_partitions: int | None
+    columns: list[Any]
+    producer: list[Any]
+    sequences: list[int]
+
+
+class _InDoubtError(Exception):
+    """The connection failed after the batch was sent: it may be in the log."""
+
+    def __init__(self, cause: TrunklineError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class Appender:
+    """The producer of one client in one topic."""
+
+    def __init__(self, topic_name: str, server: Server, topics: Topics, producer_id: UUID | None) -> None:
+        self._topic_name = topic_name
+        self._server = server
+        self._topics = topics
+        self._producer = ProducerState(producer_id) if producer_id is not None else None
+        # Clients begin at different partitions, or they would all write to the same one at first.
+        self._turn = count(random.randrange(1024))  # noqa: S311 - to spread load, not to keep a secret
+
+    def append(self, records: Sequence[Outgoing]) -> Answer:
+        """Write the records as one transaction; their positions once it is durable.
+
+        OutcomeUnknown: whether they are in the log could not be found out before the deadline.
+        """
+        deadline = self._server.deadline()
+        turn = next(self._turn)
+        plan: _Plan | None = None
+        in_doubt = False
+        attempt = 0
+        while True:
+            try:
+                topic = self._topics.find(self._topic_name)
+                plan = plan or self._plan(topic, records, turn)
+                row = self._send(plan, topic.open_segment_id, deadline)
+                return self._answer(plan, row, len(records))
+            except _InDoubtError as error:
+                in_doubt = True
+                failure = error.cause
+            except TrunklineError as error:
+                failure = self._failed(error, attempt, in_doubt=in_doubt)
+                if isinstance(error, RoutingStale | ProducerExpired):
+                    # The server has looked: the batch is not in the log, and must be planned anew.
+                    plan, in_doubt = None, False
+            self._topics.forget(self._topic_name)
+            self._pause(attempt, deadline, failure, in_doubt=in_doubt)
+            attempt += 1
+
+    def doubt(self) -> None:
+        """The outcome of a batch will not become known: go on in a new epoch, which fences it off."""
+        if self._producer is not None:
+            self._producer.next_epoch()
+
+    def roll(self, segment_id: int) -> None:
+        """Open the next segment, and seal the one that was full."""
+        self._server.change(protocol.ROLL, [segment_id, False])
+        self._server.change(protocol.SEAL, [segment_id])
+
+    def _plan(self, topic: Topic, records: Sequence[Outgoing], turn: int) -> _Plan:
+        routed = route(records, topic.partitions, turn % topic.partitions)
+        for partition in routed:
+            if partition >= topic.partitions:
+                raise NotFound(
+                    f"topic {topic.name} has no partition {partition}; its partitions are 0 to {topic.partitions - 1}"
+                )
+        by_key = any(record.key is not None and record.partition is None for record in records)
+        ordered = (
+            records
+            if len(routed) == 1
+            else [records[index] for indexes in routed.values() for index in indexes]
+        )
+        producer: list[Any] = [None, None]
+        sequences: list[int] = []
+        if self._producer is not None:
+            sequences = self._producer.next_of(routed)
+            producer = [self._producer.producer_id, self._producer.epoch]
+        return _Plan(
+            topic, routed, topic.partitions if by_key else None, _columns(ordered), producer, sequences
+        )
+
+    def _send(self, plan: _Plan, segment_id: int, deadline: float) -> Row:
+        partitions = list(plan.routed)
+        if len(partitions) == 1:
+            statement = protocol.append_to_segment(segment_id)
+            partition_id = plan.topic.partition_ids[partitions[0]]
+            counted: list[Any] = [partition_id, plan.expected_partitions, len(plan.routed[partitions[0]])]
+            sequence: Any = plan.sequences[0] if plan.sequences else None
+        else:
+            statement = protocol.APPEND
+            counts = integer_array([len(indexes) for indexes in plan.routed.values()])
+            counted = [plan.topic.topic_id, plan.expected_partitions, integer_array(partitions), counts]
+            sequence = integer_array(plan.sequences) if plan.sequences else None
+        with self._server.pool.connection(deadline) as connection:
+            try:
+                (row,) = connection.call(statement, [*counted, *plan.columns, *plan.producer, sequence])
+            except (Unavailable, DeadlineExceeded) as error:
+                raise _InDoubtError(error) from error
+        return row
+
+    def _answer(self, plan: _Plan, row: Row, size: int) -> Answer:
+        first, open_segment_id, is_full = row
+        if self._producer is not None:
+            self._producer.done(plan.routed)
+        name = self._topic_name
+        if len(plan.routed) == 1:
+            (partition,) = plan.routed
+            positions = [Position(name, partition, offset) for offset in range(first, first + size)]
+            return Answer(positions, open_segment_id, is_full)
+        placed: list[Position | None] = [None] * size
+        for offset, (partition, indexes) in zip(first, plan.routed.items(), strict=True):
+            for ordinal, index in enumerate(indexes):
+                placed[index] = Position(name, partition, offset + ordinal)
+        return Answer([position for position in placed if position], open_segment_id, is_full)
+
+    def _failed(self, error: TrunklineError, attempt: int, *, in_doubt: bool) -> TrunklineError:
+        """The error to try again after; or raises it, where another attempt would end no better."""
+        if isinstance(error, ProducerError):
+            self.doubt()
+            if in_doubt:
+                raise OutcomeUnknown(_unknown(error)) from error
+            if isinstance(error, ProducerExpired):
+                return error
+        # The function of a segment goes with its table; looked up again, a newer one is found. Once.
+        if error.retryable or (isinstance(error, SchemaMissing) and attempt == 0):
+            return error
+        raise error
+
+    def _pause(self, attempt: int, deadline: float, failure: TrunklineError, *, in_doubt: bool) -> None:
+        if in_doubt and self._producer is None:
+            raise OutcomeUnknown(_unknown(failure)) from failure
+        try:
+            self._server.pause(attempt, deadline, failure)
+        except TrunklineError:
+            if in_doubt:
+                self.doubt()
+                raise OutcomeUnknown(_unknown(failure)) from failure
+            raise
+
+
+def _columns(records: Sequence[Outgoing]) -> list[Any]:
+    keyed = any(record.key is not None for record in records)
+    keys = bytea_array([record.key for record in records]) if keyed else None
+    payloads = bytea_array([record.payload for record in records])
+    if not any(record.headers for record in records):
+        return [keys, payloads, None, None, None]
+    pairs = [pair for record in records for pair in record.headers]
+    return [
+        keys,
+        payloads,
+        integer_array([len(record.headers) for record in records]),
+        text_array([name for name, _ in pairs]),
+        bytea_array([value for _, value in pairs]),
+    ]
+
+
+def _unknown(cause: Exception) -> str:
+    return f"the records may or may not be in the log: {cause}; read the log's end to find out"

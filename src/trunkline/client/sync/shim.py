@@ -1,0 +1,105 @@
+"""What differs between the two worlds, and nothing else; its counterpart is ``trunkline.client.aio.shim``.
+
+Here callers are threads. Nothing runs in the background unless a Service was started, which its owner joins.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from psycopg.waiting import wait as wait_for_socket
+
+T = TypeVar("T")
+
+__all__ = ["Mutex", "Service", "Shield", "Stop", "Waiter", "sleep", "wait_for_socket"]
+
+Mutex = threading.Lock
+
+
+class Waiter(Generic[T]):
+    """A value that one thread waits for and another one gives, once."""
+
+    __slots__ = ("_closed", "_value")
+
+    def __init__(self) -> None:
+        self._closed = threading.Lock()
+        self._closed.acquire()
+        self._value: T | None = None
+
+    def give(self, value: T) -> None:
+        """Wake the waiting thread. A second value is ignored."""
+        if self._value is None:
+            self._value = value
+            self._closed.release()
+
+    @property
+    def given(self) -> T | None:
+        """The value, if it has been given."""
+        return self._value
+
+    def wait(self, timeout_s: float | None = None) -> T:
+        """The value; TimeoutError when none came in time."""
+        if not self._closed.acquire(timeout=-1 if timeout_s is None else max(timeout_s, 0)):
+            raise TimeoutError
+        self._closed.release()
+        assert self._value is not None
+        return self._value
+
+
+def sleep(delay_s: float) -> None:
+    time.sleep(delay_s)
+
+
+class Shield:
+    """Nothing to do: a thread is not cancelled."""
+
+    def run(self, work: T) -> T:
+        return work
+
+    def drain(self) -> None:
+        return None
+
+
+class Stop:
+    """A flag that wakes whoever waits for it."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    @property
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """True as soon as it is set, False when the time is over."""
+        return self._event.wait(timeout_s)
+
+
+class Service:
+    """A loop in a thread that its owner starts, stops and joins."""
+
+    def __init__(self, name: str, run: Callable[[Stop], None]) -> None:
+        self._stop = Stop()
+        self._failure: BaseException | None = None
+        self._run = run
+        self._thread = threading.Thread(target=self._guard, name=name, daemon=True)
+        self._thread.start()
+
+    def _guard(self) -> None:
+        try:
+            self._run(self._stop)
+        except BaseException as error:  # noqa: BLE001 - raised again by close, in the thread that owns this
+            self._failure = error
+
+    def close(self) -> None:
+        """Ask it to end, wait until it has; raises what it ended with."""
+        self._stop.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure

@@ -1,0 +1,137 @@
+"""Whether what the caller gave can be published at all, before anything is sent.
+
+Bad input becomes an error here, in the caller's own call, so that it never meets other callers' records.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from trunkline.errors import InvalidArgument, TooLarge
+from trunkline.records import HeaderPairs, Headers, Key, Topic
+
+INT4_MAX = 2**31 - 1
+INT8_MAX = 2**63 - 1
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}", re.ASCII)
+
+
+def check_topic_name(name: object) -> str:
+    """A topic's name, or an error that says what names may be."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name:
+        raise InvalidArgument(
+            f"not a topic name: {_shown(name)}; a name is 1 to 200 of A-Z a-z 0-9 . _ - /, "
+            "without a leading dash, dot or slash and without two dots in a row"
+        )
+    return name
+
+
+def check_whole(name: str, value: object, *, least: int = 0, most: int = INT8_MAX) -> int:
+    """A whole number in a range."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidArgument(f"{name} must be a whole number, not {_shown(value)}")
+    if not least <= value <= most:
+        raise InvalidArgument(f"{name} must be {least} to {most}, not {value}")
+    return value
+
+
+def check_time(name: str, value: object) -> datetime:
+    """A point in time that says its zone."""
+    if not isinstance(value, datetime):
+        raise InvalidArgument(f"{name} must be a datetime, not {_shown(value)}")
+    if value.utcoffset() is None:
+        raise InvalidArgument(f"{name} has no time zone; write for example datetime.now(timezone.utc)")
+    return value
+
+
+def check_payload(payload: object) -> bytes:
+    """A payload as bytes; text is refused, since only the caller knows its encoding."""
+    if type(payload) is bytes:
+        return payload
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return bytes(payload)
+    hint = "; encode it, for example text.encode()" if isinstance(payload, str) else ""
+    raise InvalidArgument(f"a payload must be bytes, not {_shown(payload)}{hint}")
+
+
+def check_key(key: object) -> bytes | None:
+    """A key as bytes; text is encoded as UTF-8."""
+    if key is None or type(key) is bytes:
+        return key
+    if isinstance(key, str):
+        return _utf8("a key", key)
+    if isinstance(key, bytes | bytearray | memoryview):
+        return bytes(key)
+    raise InvalidArgument(f"a key must be str, bytes or None, not {_shown(key)}")
+
+
+def check_headers(headers: object) -> HeaderPairs:
+    """Headers as pairs of a text name and a binary value, in their order."""
+    if headers is None:
+        return ()
+    if isinstance(headers, str | bytes) or not isinstance(headers, Iterable):
+        raise InvalidArgument(f"headers must be a mapping or pairs, not {_shown(headers)}")
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return tuple(_header(pair) for pair in pairs)
+
+
+def _header(pair: object) -> tuple[str, bytes]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise InvalidArgument(f"a header must be a pair of name and value, not {_shown(pair)}")
+    name, value = pair
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise InvalidArgument(f"a header's name must be text without NUL, not {_shown(name)}")
+    _utf8("a header's name", name)
+    if isinstance(value, str):
+        return name, _utf8("a header's value", value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return name, bytes(value)
+    raise InvalidArgument(f"the value of header {name!r} must be str or bytes, not {_shown(value)}")
+
+
+def check_limits(topic: Topic, key: bytes | None, payload: bytes, headers: HeaderPairs) -> None:
+    """Refuse a record that is over a limit of its topic."""
+    if len(payload) > topic.record_bytes_max:
+        raise TooLarge(_over("a record", len(payload), "record_bytes_max", topic.record_bytes_max))
+    if key is not None and len(key) > topic.key_bytes_max:
+        raise TooLarge(_over("a key", len(key), "key_bytes_max", topic.key_bytes_max))
+    if not headers:
+        return
+    if len(headers) > topic.header_count_max:
+        raise TooLarge(
+            f"{len(headers)} headers are over header_count_max = {topic.header_count_max} of the topic"
+        )
+    for name, value in headers:
+        size = max(len(name.encode()), len(value))
+        if size > topic.header_bytes_max:
+            raise TooLarge(_over(f"header {name[:40]!r}", size, "header_bytes_max", topic.header_bytes_max))
+
+
+def _over(what: str, size: int, limit: str, most: int) -> str:
+    return f"{what} of {size} bytes is over {limit} = {most} of the topic; split it, or alter the topic"
+
+
+def _utf8(what: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{what} is not valid Unicode text: {error.reason}") from error
+
+
+def _shown(value: object) -> str:
+    text = ascii(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+__all__ = [
+    "Headers",
+    "Key",
+    "check_headers",
+    "check_key",
+    "check_limits",
+    "check_payload",
+    "check_time",
+    "check_topic_name",
+    "check_whole",
+]

@@ -1,0 +1,158 @@
+"""The values that every room speaks: what goes into the log and what comes out of it.
+
+All of them are frozen. A header is a pair of a text name and a binary value; headers keep their order and may
+repeat a name. Ranges are half-open: ``start`` is the first offset, ``end`` the one after the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+import msgspec
+
+Key: TypeAlias = str | bytes | None
+HeaderPairs: TypeAlias = tuple[tuple[str, bytes], ...]
+Headers: TypeAlias = Mapping[str, str | bytes] | Sequence[tuple[str, str | bytes]] | None
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A record on its way out: what ``publish_many`` takes."""
+
+    payload: bytes
+    key: Key = None
+    headers: Headers = None
+    partition: int | None = None
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Where a record stands."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One message in the log."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    payload: bytes
+    headers: HeaderPairs
+    append_time: datetime
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """One row of the log as columns: record ``i`` has offset ``first_offset + i``.
+
+    ``keys`` and ``headers`` are None where no record of the batch has any. Iterating gives records.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    keys: list[bytes | None] | None
+    payloads: list[bytes]
+    headers: list[HeaderPairs] | None
+    append_time: datetime
+    batch_id: int
+    transaction_id: int
+    transaction_ordinal: int
+    transaction_count: int
+
+    @property
+    def end(self) -> int:
+        return self.first_offset + len(self.payloads)
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    def __iter__(self) -> Iterator[Record]:
+        topic, partition, append_time = self.topic, self.partition, self.append_time
+        offsets = range(self.first_offset, self.end)
+        if self.keys is None and self.headers is None:
+            for offset, payload in zip(offsets, self.payloads, strict=True):
+                yield Record(topic, partition, offset, None, payload, (), append_time)
+            return
+        keys = self.keys or [None] * len(self)
+        headers: list[HeaderPairs] = self.headers or [()] * len(self)
+        for offset, key, payload, pairs in zip(offsets, keys, self.payloads, headers, strict=True):
+            yield Record(topic, partition, offset, key, payload, pairs, append_time)
+
+
+class PartitionRange(msgspec.Struct, frozen=True):
+    """The log of one partition: ``[start, end)``."""
+
+    partition: int
+    start: int
+    end: int
+
+
+class PinnedPosition(msgspec.Struct, frozen=True):
+    """A position that may be kept outside the database: it can be proven to stand in the same log later.
+
+    ``batch_id`` is that of the batch which holds ``offset - 1``; None where there was no such record.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    incarnation: int
+    batch_id: int | None
+    log_epoch: int
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """A topic as the database knows it. ``None`` in a retention limit means: no such limit."""
+
+    topic_id: int
+    incarnation: int
+    name: str
+    partitions: int
+    open_segment_id: int
+    created_at: datetime
+    retention_age_s: int | None
+    retention_bytes: int | None
+    segment_bytes: int
+    segment_age_s: int
+    record_bytes_max: int
+    batch_bytes_max: int
+    batch_records_max: int
+    key_bytes_max: int
+    header_count_max: int
+    header_bytes_max: int
+    partition_ids: tuple[int, ...]
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """One table of a topic's log. ``state``: open, moving, sealed, released."""
+
+    segment_id: int
+    topic_name: str | None
+    state: str
+    opened_at: datetime
+    sealed_at: datetime | None
+    last_append_time: datetime | None
+    byte_count: int | None
+
+
+class TopicDescription(msgspec.Struct, frozen=True):
+    """A topic with the state of its partitions and segments."""
+
+    topic: Topic
+    ranges: list[PartitionRange]
+    segments: list[Segment]
+
+
+class RetentionStep(msgspec.Struct, frozen=True):
+    """One thing that a retention run did: ``action`` is roll, seal, release, drop or skip."""
+
+    action: str
+    segment_id: int
+    reason: str
+    record_count: int = 0
+    byte_count: int = 0

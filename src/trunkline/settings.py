@@ -1,0 +1,120 @@
+"""What a caller may set. Every limit has a name, a unit and a default; arguments win over ``TRUNKLINE_*``
+variables, and those over the defaults."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from trunkline.nearest import nearest_name
+from trunkline.errors import InvalidArgument
+
+MIB = 1024 * 1024
+
+
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one client behaves. Seconds end in ``_s``.
+
+    ``deadline_s`` bounds every call, retries included; ``lock_timeout_s`` one wait for a partition that somebody
+    else is writing; ``statement_timeout_s`` one reply of the server, after which its connection is given up.
+    """
+
+    connections_max: int = 4
+    connect_timeout_s: float = 10.0
+    deadline_s: float = 30.0
+    statement_timeout_s: float = 20.0
+    lock_timeout_s: float = 5.0
+    retry_first_s: float = 0.02
+    retry_max_s: float = 1.0
+    idempotent: bool = True
+    batch_bytes_max: int = MIB
+    batch_records_max: int = 1_000
+    record_alone_bytes: int = 64 * 1024
+    buffer_bytes_max: int = 64 * MIB
+    read_bytes_max: int = 8 * MIB
+    application_name: str = "trunkline"
+
+    def __post_init__(self) -> None:
+        _check_positive(
+            self,
+            (
+                "connections_max",
+                "batch_bytes_max",
+                "batch_records_max",
+                "record_alone_bytes",
+                "buffer_bytes_max",
+                "read_bytes_max",
+                "connect_timeout_s",
+                "deadline_s",
+                "statement_timeout_s",
+                "lock_timeout_s",
+                "retry_first_s",
+                "retry_max_s",
+            ),
+        )
+        if self.batch_records_max > 10_000 or self.batch_bytes_max > 64 * MIB:
+            raise InvalidArgument(
+                "a batch has at most 10,000 records and 64 MiB: lower batch_records_max or batch_bytes_max"
+            )
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ClientSettings:
+        """The defaults, with what ``TRUNKLINE_<FIELD>`` variables say instead."""
+        found: dict[str, Any] = {}
+        for field in msgspec.structs.fields(cls):
+            text = environment.get(f"TRUNKLINE_{field.name.upper()}")
+            if text is not None:
+                try:
+                    found[field.name] = msgspec.convert(text, field.type, strict=False)
+                except msgspec.ValidationError as error:
+                    raise InvalidArgument(f"TRUNKLINE_{field.name.upper()}={text!r}: {error}") from error
+        return cls(**found)
+
+
+class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a topic may be given when it is created or altered; what is left out keeps its value.
+
+    ``None`` takes a limit of retention away, and puts any other setting back to its default.
+    """
+
+    retention_age_s: int | None | msgspec.UnsetType = msgspec.UNSET
+    retention_bytes: int | None | msgspec.UnsetType = msgspec.UNSET
+    segment_bytes: int | None | msgspec.UnsetType = msgspec.UNSET
+    segment_age_s: int | None | msgspec.UnsetType = msgspec.UNSET
+    record_bytes_max: int | None | msgspec.UnsetType = msgspec.UNSET
+    batch_bytes_max: int | None | msgspec.UnsetType = msgspec.UNSET
+    batch_records_max: int | None | msgspec.UnsetType = msgspec.UNSET
+    key_bytes_max: int | None | msgspec.UnsetType = msgspec.UNSET
+    header_count_max: int | None | msgspec.UnsetType = msgspec.UNSET
+    header_bytes_max: int | None | msgspec.UnsetType = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        for name, value in self.given().items():
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise InvalidArgument(f"{name} must be a whole number or None, not {value!r}")
+
+    def given(self) -> dict[str, int | None]:
+        """The settings that were given, and nothing else."""
+        every = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return {name: value for name, value in every if value is not msgspec.UNSET}
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> TopicSettings:
+        """From names and values; an unknown name is an error that names the nearest one."""
+        for name in given:
+            if name not in cls.__struct_fields__:
+                raise InvalidArgument(
+                    f"a topic has no setting {name!r}; {nearest_name(name, cls.__struct_fields__)}"
+                )
+        return cls(**given)
+
+
+def _check_positive(settings: msgspec.Struct, names: tuple[str, ...]) -> None:
+    for name in names:
+        value = getattr(settings, name)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 0 < value < float("inf"):
+            raise InvalidArgument(f"{name} must be a positive number, not {value!r}")

@@ -1,0 +1,9 @@
+-- First integer of our advisory locks: n for partitions, n + 1 for topics (rolls, changes). Chosen at random
+-- when the schema is installed, so that an application's own two-integer locks are not met by accident.
+-- grants: none
+do $do$
+begin
+    execute format(
+        'create function trunkline.lock_class() returns integer language sql immutable parallel safe as %L',
+        format('select %s', (select m.lock_class from trunkline.meta m)));
+end $do$;

@@ -1,0 +1,65 @@
+-- Appends one batch to each of the given partitions of a topic, in the caller's transaction.
+-- The records of partitions[i] are the next counts[i] elements of the arrays. keys is null where no record has
+-- one; header_counts, header_names and header_values are null together where no record has any, else flat:
+-- record n has the next header_counts[n] names and values.
+-- With a producer, sequences[i] is that of partitions[i], one higher than its last; a sequence that is in the log
+-- already is answered with its first offset, and nothing is written.
+-- expected_partitions is the partition count that keys were routed by, or null.
+-- Returns the first offset given out in each partition, the segment that is open, and whether its limit was seen to
+-- be passed: then the caller should call segment_roll, in a transaction of its own.
+-- Promise: offsets are gapless, committed and ordered; all of it becomes visible at once or not at all; the
+-- commit is flushed even where the session has synchronous_commit off; PREPARE TRANSACTION is refused.
+-- locks: each partition, in ascending order, until the transaction ends
+-- errors: TL001 TL002 TL004 TL007 TL008 TL009 TL012, 40001 (the tip moved after a REPEATABLE READ snapshot), 55P03
+-- grants: producer
+create function trunkline.log_append(
+    topic_id integer, expected_partitions integer, partitions integer[], counts integer[],
+    keys bytea[], payloads bytea[],
+    header_counts integer[], header_names text[], header_values bytea[],
+    producer_id uuid, producer_epoch integer, sequences integer[],
+    out first_offsets bigint[], out open_segment_id integer, out is_full boolean)
+language plpgsql volatile security definer
+set search_path = pg_catalog, trunkline, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+    part     record;
+    appended record;
+    a        integer := 1;    -- the partition's records are elements a to z
+    z        integer;
+    header_a integer := 1;
+    header_z integer;
+begin
+    if coalesce(cardinality(partitions), 0) = 0 or coalesce(cardinality(counts), 0) <> cardinality(partitions)
+        or (producer_id is not null and coalesce(cardinality(sequences), 0) <> cardinality(partitions))
+        or (select sum(n) from unnest(counts) n) is distinct from cardinality(payloads)
+        or exists (select from unnest(counts) n where n is null or n < 1)
+        or cardinality(keys) <> cardinality(payloads) or cardinality(header_counts) <> cardinality(payloads) then
+        raise exception 'partitions, counts, sequences and the arrays of records do not fit together'
+            using errcode = 'TL001', hint = 'a count for each partition, adding up to the number of payloads';
+    elsif exists (select from generate_series(2, cardinality(partitions)) i
+            where (partitions[i] > partitions[i - 1]) is not true) then
+        raise exception 'partitions must be given once each, in ascending order' using errcode = 'TL001';
+    end if;
+    for i in 1 .. cardinality(partitions) loop
+        select p.partition_id, t.open_segment_id into part
+        from trunkline.topic_partition p join trunkline.topic t using (topic_id)
+        where p.topic_id = log_append.topic_id and p.partition = log_append.partitions[i];
+        if not found then
+            perform trunkline.topic_raise_missing(topic_id, partitions[i]);
+        end if;
+        z := a + counts[i] - 1;
+        header_z := header_a - 1 + coalesce((select sum(n) from unnest(header_counts[a:z]) n), 0);
+        execute format('select * from trunkline.%I($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
+                'segment_' || part.open_segment_id || '_append')
+            into appended
+            using part.partition_id, expected_partitions, counts[i], keys[a:z], payloads[a:z],
+                header_counts[a:z], header_names[header_a:header_z], header_values[header_a:header_z],
+                producer_id, producer_epoch, sequences[i];
+        first_offsets[i] := appended.first_offset;
+        open_segment_id := appended.open_segment_id;
+        is_full := coalesce(is_full, false) or appended.is_full;
+        a := z + 1;
+        header_a := header_z + 1;
+    end loop;
+end $$;

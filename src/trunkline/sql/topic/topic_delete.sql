@@ -1,0 +1,23 @@
+-- Deletes a topic. Its name is free at once; its tables are left released, for segment_drop.
+-- Returns the ids of the segments to drop.
+-- locks: the topic, then every partition in ascending order
+-- errors: TL001 TL002, 55P03
+-- grants: admin
+create function trunkline.topic_delete(topic text) returns integer[]
+language plpgsql volatile security definer
+set search_path = pg_catalog, trunkline, pg_temp
+as $$
+declare
+    id      constant integer := trunkline.topic_id_of(topic);
+    dropped integer[];
+begin
+    perform trunkline.topic_lock(id);
+    perform trunkline.lock_partition(p.partition_id) from (
+        select tp.partition_id from trunkline.topic_partition tp where tp.topic_id = id order by tp.partition_id) p;
+    update trunkline.segment s set released_at = trunkline.clock_now()
+    where s.topic_id = id and s.released_at is null;
+    select coalesce(array_agg(s.segment_id order by s.segment_id), '{}') into dropped
+    from trunkline.segment s where s.topic_id = id;
+    delete from trunkline.topic t where t.topic_id = id;
+    return dropped;
+end $$;

@@ -1,0 +1,66 @@
+"""What every test stands on: one real server for the run, and a fresh database with the schema for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.conftest_acceptance import pytest_terminal_summary as pytest_terminal_summary
+from tests.conftest_async import pytest_pyfunc_call as pytest_pyfunc_call
+from trunkline.client.install import install
+from trunkline.server import Server, start
+
+TEMPLATE = "trunkline_template"
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The server that tests share. A test that stops or kills one starts its own."""
+    running = start(tmp_path_factory.mktemp("server") / "data")
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="session")
+def template(server: Server) -> str:
+    """A database with the schema installed, to be copied: copying takes a tenth of installing."""
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(TEMPLATE)))
+    install(server.database_url(TEMPLATE))
+    return TEMPLATE
+
+
+@pytest.fixture(scope="session")
+def database_names() -> Iterator[str]:
+    return (f"test_{number}" for number in count(1))
+
+
+@pytest.fixture
+def make_database(server: Server, template: str, database_names: Iterator[str]) -> Iterator[Callable[[], str]]:
+    """Makes databases with the schema installed; gone after the test."""
+    made: list[str] = []
+
+    def make() -> str:
+        name = next(database_names)
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            statement = sql.SQL("create database {} template {}")
+            connection.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+        made.append(name)
+        return server.database_url(name)
+
+    yield make
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        for name in made:
+            connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def db_url(make_database: Callable[[], str]) -> str:
+    """A database of the test's own with the schema installed."""
+    return make_database()
