@@ -11,29 +11,18 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from click.testing import CliRunner, Result
 
 import trunkline.server
+from trunkline.cli.dev import dev
 from trunkline.server import Server
 
-Dev = Callable[..., subprocess.CompletedProcess[str]]
 COMMAND = [sys.executable, "-c", "from trunkline.cli.dev import dev; dev(prog_name='trunkline dev')"]
 DEADLINE_S = 60.0
 
 
-@pytest.fixture
-def run_dev(child_environment: dict[str, str]) -> Dev:
-    def run(data_dir: Path, *arguments: str, answer: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*COMMAND, *arguments],
-            env={**child_environment, "TRUNKLINE_DEV_DIR": str(data_dir)},
-            input=answer,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-
-    return run
+def run_dev(data_dir: Path, *arguments: str, answer: str = "") -> Result:
+    return CliRunner().invoke(dev, arguments, env={"TRUNKLINE_DEV_DIR": str(data_dir)}, input=answer)
 
 
 class Foreground:
@@ -105,7 +94,7 @@ def test_in_the_foreground_a_server_that_ran_before_is_left_running(
 
 
 def test_in_the_foreground_it_ends_when_the_server_is_stopped_elsewhere(
-    shared_place: Path, foreground: Callable[[Path], Foreground], run_dev: Dev
+    shared_place: Path, foreground: Callable[[Path], Foreground]
 ) -> None:
     trunkline.server.stop(shared_place / "dev")
     running = foreground(shared_place / "dev")
@@ -128,24 +117,25 @@ def test_in_the_foreground_a_crash_of_the_server_is_an_error(
     assert "the server has crashed" in said
 
 
-def test_detached_it_returns_and_the_server_stays(shared_place: Path, run_dev: Dev) -> None:
+def test_detached_it_returns_and_the_server_stays(
+    shared_place: Path, child_environment: dict[str, str]
+) -> None:
     trunkline.server.stop(shared_place / "dev")
-    result = run_dev(shared_place / "dev", "--detach")
+    command = [*COMMAND, "--data-dir", str(shared_place / "dev"), "--detach"]
+    said = subprocess.run(command, env=child_environment, capture_output=True, text=True, check=True).stdout
     found = trunkline.server.find(shared_place / "dev")
-    assert found is not None, result.stderr
-    assert found.url in result.stdout
+    assert found is not None
+    assert found.url in said
     with psycopg.connect(found.url) as connection:
         assert connection.execute("select to_regnamespace('trunkline')").fetchone() == ("trunkline",)
-    again = run_dev(shared_place / "dev", "--detach")
-    assert again.returncode == 0
-    assert found.url in again.stdout
+    assert found.url in run_dev(shared_place / "dev", "--detach").stdout
 
 
-def test_status_of_a_running_server_shows_all_but_the_password(server: Server, run_dev: Dev) -> None:
+def test_status_of_a_running_server_shows_all_but_the_password(server: Server) -> None:
     password = server.url.split("@")[0].rpartition(":")[2]
     plain = run_dev(server.data_dir, "status")
     as_json = run_dev(server.data_dir, "status", "--json")
-    assert (plain.returncode, as_json.returncode) == (0, 0)
+    assert (plain.exit_code, as_json.exit_code) == (0, 0)
     assert password not in plain.stdout + as_json.stdout
     assert str(server.port) in plain.stdout
     assert json.loads(as_json.stdout) == {
@@ -158,39 +148,42 @@ def test_status_of_a_running_server_shows_all_but_the_password(server: Server, r
     }
 
 
-def test_status_url_prints_the_url_alone(server: Server, run_dev: Dev) -> None:
+def test_status_url_prints_the_url_alone(server: Server) -> None:
     result = run_dev(server.data_dir, "status", "--url")
-    assert (result.returncode, result.stdout, result.stderr) == (0, server.url + "\n", "")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, server.url + "\n", "")
 
 
-def test_status_of_no_server_is_exit_code_3(place: Path, run_dev: Dev) -> None:
+def test_status_of_no_server_is_exit_code_3(place: Path) -> None:
     plain = run_dev(place / "dev", "status")
     as_json = run_dev(place / "dev", "status", "--json")
     url = run_dev(place / "dev", "status", "--url")
-    assert [plain.returncode, as_json.returncode, url.returncode] == [3, 3, 3]
+    assert [plain.exit_code, as_json.exit_code, url.exit_code] == [3, 3, 3]
     assert json.loads(as_json.stdout) == {"running": False}
     assert url.stdout == ""
     assert "not running" in url.stderr
     assert list(place.iterdir()) == []
 
 
-def test_stop_without_a_server_says_so(place: Path, run_dev: Dev) -> None:
+def test_stop_without_a_server_says_so(place: Path) -> None:
     result = run_dev(place / "dev", "stop")
-    assert (result.returncode, result.stdout) == (0, "It was not running.\n")
+    assert (result.exit_code, result.stdout) == (0, "It was not running.\n")
 
 
-def test_reset_asks_first_and_then_removes_the_data(place: Path, run_dev: Dev) -> None:
+def test_reset_asks_before_it_removes_anything(server: Server) -> None:
+    refused = run_dev(server.data_dir, "reset", answer="n\n")
+    assert refused.exit_code == 1
+    assert str(server.data_dir) in refused.stdout
+    assert trunkline.server.find(server.data_dir) is not None
+
+
+def test_reset_removes_the_data_or_says_that_there_was_none(place: Path) -> None:
     trunkline.server.start(place / "dev")
-    refused = run_dev(place / "dev", "reset", answer="n\n")
-    assert refused.returncode == 1
-    assert str(place / "dev") in refused.stdout
-    assert trunkline.server.find(place / "dev") is not None
     assert run_dev(place / "dev", "reset", "--yes").stdout == "Removed.\n"
-    assert run_dev(place / "dev", "reset", answer="y\n").stdout.endswith("There was nothing to remove.\n")
     assert not (place / "dev" / "pgdata").exists()
+    assert run_dev(place / "dev", "reset", answer="y\n").stdout.endswith("There was nothing to remove.\n")
 
 
-def test_detach_with_a_command_is_a_usage_error(place: Path, run_dev: Dev) -> None:
+def test_detach_with_a_command_is_a_usage_error(place: Path) -> None:
     result = run_dev(place / "dev", "--detach", "status")
-    assert result.returncode == 2
+    assert result.exit_code == 2
     assert "--detach" in result.stderr

@@ -1,0 +1,183 @@
+"""Reading by offset and by time, within bounds, and outside the log."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+
+import trunkline.aio
+from trunkline import TopicSettings, errors
+
+
+def set_clock(db_url: str, expression: str) -> None:
+    """Replace the schema's clock, as its owner."""
+    with psycopg.connect(db_url) as connection:
+        connection.execute(
+            "create or replace function trunkline.clock_now() returns timestamptz language sql volatile "
+            f"as $$ select {expression} $$"
+        )
+
+
+async def test_reads_are_bounded_by_count_and_start_inside_a_batch(db_url: str) -> None:
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        for start in range(0, 100, 20):
+            await tl.publish_many("orders", [b"%d" % n for n in range(start, start + 20)])
+        for offset, count in [(1, 1), (1, 100), (15, 10), (40, 3), (41, 20), (100, 5), (7, 93)]:
+            records = await tl.read("orders", offset=offset, max_records=count)
+            expected = range(offset, min(offset + count, 101))
+            assert [record.offset for record in records] == list(expected)
+            assert [record.payload for record in records] == [b"%d" % (n - 1) for n in expected]
+
+
+async def test_reads_are_bounded_by_bytes_in_whole_batches_but_give_at_least_one(db_url: str) -> None:
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        for _ in range(40):
+            await tl.publish_many("orders", [b"x" * 1000] * 10)
+        assert len(await tl.read_batches("orders", bytes_max=1)) == 1
+        assert len(await tl.read_batches("orders", bytes_max=35_000)) == 3
+        assert len(await tl.read_batches("orders", offset=5, bytes_max=35_000)) == 3
+        assert len(await tl.read_batches("orders", max_records=200)) == 20
+        assert len(await tl.read_batches("orders", max_records=201)) == 21
+        assert len(await tl.read_batches("orders")) == 40
+
+
+async def test_batches_are_columns_and_iterate_as_records(db_url: str) -> None:
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        await tl.publish_many("orders", [trunkline.Message(b"a", key="k"), b"b"])
+        (batch,) = await tl.read_batches("orders")
+        assert (batch.first_offset, batch.end, len(batch)) == (1, 3, 2)
+        assert (batch.keys, batch.payloads, batch.headers) == ([b"k", None], [b"a", b"b"], None)
+        assert list(batch) == await tl.read("orders")
+
+
+async def test_start_and_end_are_names_for_the_bounds_of_the_log(db_url: str) -> None:
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders", partitions=2)
+        assert await tl.read("orders", offset="start") == []
+        await tl.publish("orders", b"a", partition=1)
+        assert await tl.read("orders", partition=1, offset="end") == []
+        assert len(await tl.read("orders", partition=1, offset="start")) == 1
+        ranges = [(valid.partition, valid.start, valid.end) for valid in await tl.offsets("orders")]
+        assert ranges == [(0, 1, 1), (1, 1, 2)]
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 5, 1000, 2**62])
+async def test_S0_16_a_read_outside_the_log_says_which_range_is_valid(db_url: str, offset: int) -> None:
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        await tl.publish_many("orders", [b"a", b"b", b"c"])
+        assert await tl.read("orders", offset=4) == []
+        with pytest.raises(errors.OffsetOutOfRange) as caught:
+            await tl.read("orders", offset=offset)
+        assert (caught.value.start, caught.value.end, caught.value.code) == (1, 4, "TL005")
+
+
+async def test_S0_16_a_read_below_what_retention_dropped_is_an_error_and_never_fewer_rows(db_url: str) -> None:
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders", settings=TopicSettings(retention_bytes=0))
+        await tl.publish_many("orders", [b"a", b"b", b"c"])
+        with psycopg.connect(db_url) as connection:
+            connection.execute("select trunkline.segment_roll(open_segment_id, true) from trunkline.topic")
+        steps = await tl.retention_run()
+        assert [step.action for step in steps] == ["seal", "release", "drop"]
+        assert (steps[1].reason, steps[1].record_count) == ("bytes", 3)
+        with pytest.raises(errors.OffsetOutOfRange) as caught:
+            await tl.read("orders", offset=3)
+        assert (caught.value.start, caught.value.end) == (4, 4)
+        assert await tl.read("orders") == []
+        assert (await tl.publish("orders", b"d")).offset == 4
+        assert [record.payload for record in await tl.read("orders")] == [b"d"]
+
+
+async def test_times_find_the_first_record_appended_then_or_later(db_url: str) -> None:
+    """The clock is replaced, so that each batch has a time that is known: ten batches, a minute apart."""
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        for n in range(10):
+            set_clock(db_url, f"timestamptz '2026-01-01 00:00:00+00' + {n} * interval '1 minute'")
+            await tl.publish_many("orders", [b"x"] * 3)
+            if n in (3, 6):
+                with psycopg.connect(db_url) as connection:
+                    connection.execute("select trunkline.segment_roll(open_segment_id, true) from trunkline.topic")
+        for n in range(10):
+            at = begin + timedelta(minutes=n)
+            assert await tl.offset_at("orders", 0, at) == 3 * n + 1
+            assert await tl.offset_at("orders", 0, at - timedelta(microseconds=1)) == 3 * n + 1
+            assert await tl.offset_at("orders", 0, at + timedelta(microseconds=1)) == 3 * n + 4
+        assert await tl.offset_at("orders", 0, begin - timedelta(days=3650)) == 1
+        assert await tl.offset_at("orders", 0, begin + timedelta(days=3650)) == 31
+        (record,) = await tl.read("orders", since=begin + timedelta(minutes=9), max_records=1)
+        assert record.offset == 28
+
+
+async def test_append_time_never_runs_backwards_even_when_the_clock_does(db_url: str) -> None:
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        for shift in ("0 hours", "-1 hour", "-2 hours", "1 minute", "-1 day"):
+            set_clock(db_url, f"clock_timestamp() + interval '{shift}'")
+            await tl.publish("orders", b"x")
+            with psycopg.connect(db_url) as connection:
+                connection.execute("select trunkline.segment_roll(open_segment_id, true) from trunkline.topic")
+        times = [record.append_time for record in await tl.read("orders")]
+        assert times == sorted(times)
+
+
+async def test_the_sql_function_shows_a_topic_as_rows_and_joins(db_url: str) -> None:
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders", partitions=2)
+        messages = [
+            trunkline.Message(b"%d" % n, key=str(n), partition=n % 2, headers=[("n", str(n)), ("raw", b"\xff\x00")])
+            for n in range(10)
+        ]
+        await tl.publish_many("orders", messages)
+    with psycopg.connect(db_url) as connection:
+        rows = connection.execute(
+            "select r.partition, r.offset, convert_from(r.payload, 'UTF8'), convert_from(r.key, 'UTF8'), r.headers "
+            "from trunkline.records('orders') r order by r.partition, r.offset"
+        ).fetchall()
+        expected = [(n % 2, n // 2 + 1, str(n), str(n), [["n", str(n)], ["raw", "\\xff00"]]) for n in range(10)]
+        assert rows == sorted(expected)
+        joined = connection.execute(
+            "select o.id from (values (3), (4)) o(id) "
+            "join trunkline.records('orders', partition => 1) r on convert_from(r.payload, 'UTF8') = o.id::text"
+        ).fetchall()
+        assert joined == [(3,)]
+        bounded = connection.execute("select r.offset from trunkline.records('orders', 0, 2, 3) r").fetchall()
+        assert bounded == [(2,), (3,), (4,)]
+        exact = connection.execute("select r.header_values from trunkline.records('orders', 0, 1, 1) r").fetchone()
+        assert exact == ([b"0", b"\xff\x00"],)
+
+
+async def test_the_sql_function_says_so_where_it_shows_only_the_first_thousand(db_url: str) -> None:
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        await tl.publish_many("orders", [b"x"] * 1500)
+    notices: list[str] = []
+    with psycopg.connect(db_url) as connection:
+        connection.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+        assert connection.execute("select count(*) from trunkline.records('orders')").fetchone() == (1000,)
+        assert connection.execute("select count(*) from trunkline.records('orders', 0, 1, 1500)").fetchone() == (1500,)
+    assert len(notices) == 1
+    assert "1500" in notices[0]
+
+
+async def test_reading_writes_nothing(db_url: str) -> None:
+    """Goal: an idle reader costs no WAL and no transaction id. Method: both counters around reads, on a quiet topic."""
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        await tl.publish("orders", b"a")
+        with psycopg.connect(db_url, autocommit=True) as connection:
+            counters = "select pg_current_xact_id_if_assigned() is null, txid_snapshot_xmax(txid_current_snapshot())"
+            connection.execute("vacuum")
+            await tl.read("orders", offset=2)
+            before = connection.execute(counters).fetchone()
+            for _ in range(50):
+                assert await tl.read("orders", offset=2) == []
+                assert len(await tl.read("orders", offset=1)) == 1
+            assert connection.execute(counters).fetchone() == before
