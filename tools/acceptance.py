@@ -96,11 +96,7 @@ def required(root: Path) -> Mapping[str, str]:
     """Number -> the issue that requires it."""
     path = root / REQUIRED
     issues: dict[str, dict[str, Any]] = tomllib.loads(path.read_text("utf-8")).get("issues", {})
-    return {
-        number: issue
-        for issue, fields in issues.items()
-        for number in _checked(fields.get("required"), REQUIRED)
-    }
+    return {number: issue for issue, fields in issues.items() for number in _checked(fields.get("required"), REQUIRED)}
 
 
 def _checked(numbers: object, where: Path) -> list[str]:

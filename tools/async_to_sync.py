@@ -154,9 +154,7 @@ def _without_async_half(source: Source, node: ast.If) -> str:
     lines = []
     for number in range(else_line + 1, (node.end_lineno or else_line) + 1):
         line = source.line(number)
-        lines.append(
-            line if number in inside_strings else _dedented(line, first.col_offset - node.col_offset)
-        )
+        lines.append(line if number in inside_strings else _dedented(line, first.col_offset - node.col_offset))
     return source.edited([Edit(start, end, "".join(lines))])
 
 
@@ -357,9 +355,7 @@ def _refuse_fstrings(source: Source) -> None:
     for string in ast.walk(source.tree):
         if isinstance(string, ast.JoinedStr):
             for word in filter(None, map(_async_word, ast.walk(string))):
-                raise source.refuse(
-                    string.lineno, f"no {word} inside an f-string; give the value a name first"
-                )
+                raise source.refuse(string.lineno, f"no {word} inside an f-string; give the value a name first")
 
 
 def _async_word(node: ast.AST) -> str | None:

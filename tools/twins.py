@@ -76,9 +76,7 @@ def twin_text(text: str, source: str, twin: str) -> str:
     """The finished twin of `text`; `source` and `twin` are paths relative to the root."""
     header = HEADER.format(source=source)
     converted = header + convert(text, source)
-    sorted_text = _ruff(
-        ["check", "--quiet", "--select", "F401,I001", "--fix-only", "--exit-zero"], converted, twin
-    )
+    sorted_text = _ruff(["check", "--quiet", "--select", "F401,I001", "--fix-only", "--exit-zero"], converted, twin)
     finished = _ruff(["format", "--quiet"], sorted_text, twin)
     refuse_leftovers(finished, source)
     return finished

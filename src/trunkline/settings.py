@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from trunkline.nearest import nearest_name
 from trunkline.errors import InvalidArgument
+from trunkline.nearest import nearest_name
 
 MIB = 1024 * 1024
 
@@ -80,16 +80,16 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``None`` takes a limit of retention away, and puts any other setting back to its default.
     """
 
-    retention_age_s: int | None | msgspec.UnsetType = msgspec.UNSET
-    retention_bytes: int | None | msgspec.UnsetType = msgspec.UNSET
-    segment_bytes: int | None | msgspec.UnsetType = msgspec.UNSET
-    segment_age_s: int | None | msgspec.UnsetType = msgspec.UNSET
-    record_bytes_max: int | None | msgspec.UnsetType = msgspec.UNSET
-    batch_bytes_max: int | None | msgspec.UnsetType = msgspec.UNSET
-    batch_records_max: int | None | msgspec.UnsetType = msgspec.UNSET
-    key_bytes_max: int | None | msgspec.UnsetType = msgspec.UNSET
-    header_count_max: int | None | msgspec.UnsetType = msgspec.UNSET
-    header_bytes_max: int | None | msgspec.UnsetType = msgspec.UNSET
+    retention_age_s: int | msgspec.UnsetType | None = msgspec.UNSET
+    retention_bytes: int | msgspec.UnsetType | None = msgspec.UNSET
+    segment_bytes: int | msgspec.UnsetType | None = msgspec.UNSET
+    segment_age_s: int | msgspec.UnsetType | None = msgspec.UNSET
+    record_bytes_max: int | msgspec.UnsetType | None = msgspec.UNSET
+    batch_bytes_max: int | msgspec.UnsetType | None = msgspec.UNSET
+    batch_records_max: int | msgspec.UnsetType | None = msgspec.UNSET
+    key_bytes_max: int | msgspec.UnsetType | None = msgspec.UNSET
+    header_count_max: int | msgspec.UnsetType | None = msgspec.UNSET
+    header_bytes_max: int | msgspec.UnsetType | None = msgspec.UNSET
 
     def __post_init__(self) -> None:
         for name, value in self.given().items():
@@ -106,9 +106,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
         """From names and values; an unknown name is an error that names the nearest one."""
         for name in given:
             if name not in cls.__struct_fields__:
-                raise InvalidArgument(
-                    f"a topic has no setting {name!r}; {nearest_name(name, cls.__struct_fields__)}"
-                )
+                raise InvalidArgument(f"a topic has no setting {name!r}; {nearest_name(name, cls.__struct_fields__)}")
         return cls(**given)
 
 

@@ -77,7 +77,9 @@ async def test_S0_16_a_read_outside_the_log_says_which_range_is_valid(db_url: st
         assert (caught.value.start, caught.value.end, caught.value.code) == (1, 4, "TL005")
 
 
-async def test_S0_16_a_read_below_what_retention_dropped_is_an_error_and_never_fewer_rows(db_url: str) -> None:
+async def test_S0_16_a_read_below_what_retention_dropped_is_an_error_and_never_fewer_rows(
+    db_url: str,
+) -> None:
     async with trunkline.aio.connect(db_url) as tl:
         await tl.create_topic("orders", settings=TopicSettings(retention_bytes=0))
         await tl.publish_many("orders", [b"a", b"b", b"c"])

@@ -23,7 +23,7 @@ def test_S0_01_offsets_of_two_batches_follow_each_other(db_url: str) -> None:
 def test_a_record_comes_back_as_it_was_published(db_url: str) -> None:
     with trunkline.connect(db_url) as tl:
         tl.create_topic("orders", partitions=3)
-        pairs = [("source", b"web"), ("source", b"\x00\xff"), ("größe", "drei".encode())]
+        pairs = [("source", b"web"), ("source", b"\x00\xff"), ("größe", b"drei")]
         at = tl.publish("orders", b"\x00\xffpayload", key="42", headers=pairs)
         (record,) = tl.read("orders", partition=at.partition, offset=at.offset)
         assert (record.topic, record.partition, record.offset) == ("orders", at.partition, 1)
@@ -34,8 +34,8 @@ def test_a_record_comes_back_as_it_was_published(db_url: str) -> None:
 def test_headers_may_be_a_mapping_and_belong_to_their_own_record(db_url: str) -> None:
     with trunkline.connect(db_url) as tl:
         tl.create_topic("orders")
-        messages = [Message(b"a", headers={"n": "1", "m": b"2"}), b"b", Message(b"c", headers=[("n", "3")])]
-        tl.publish_many("orders", messages)
+        with_headers = Message(b"a", headers={"n": "1", "m": b"2"})
+        tl.publish_many("orders", [with_headers, b"b", Message(b"c", headers=[("n", "3")])])
         headers = [record.headers for record in tl.read("orders")]
         assert headers == [(("n", b"1"), ("m", b"2")), (), (("n", b"3"),)]
 
@@ -131,9 +131,7 @@ def test_an_iterable_that_raises_midway_writes_nothing(db_url: str) -> None:
 def test_the_batch_row_carries_batch_transaction_and_producer(db_url: str) -> None:
     with trunkline.connect(db_url) as tl:
         tl.create_topic("orders", partitions=2)
-        tl.publish_many(
-            "orders", [Message(b"a", partition=0), Message(b"b", partition=1), Message(b"c", partition=1)]
-        )
+        tl.publish_many("orders", [Message(b"a", partition=0), Message(b"b", partition=1), Message(b"c", partition=1)])
         (one,) = tl.read_batches("orders", partition=0)
         (two,) = tl.read_batches("orders", partition=1)
         assert one.transaction_id == two.transaction_id
@@ -167,9 +165,7 @@ def test_publishing_goes_on_over_rolls_and_keeps_its_sequences(db_url: str) -> N
             assert at.offset == n // 2 + 1
             if n % 3 == 0:
                 with psycopg.connect(db_url) as connection:
-                    connection.execute(
-                        "select trunkline.segment_roll(open_segment_id, true) from trunkline.topic"
-                    )
+                    connection.execute("select trunkline.segment_roll(open_segment_id, true) from trunkline.topic")
                 if n % 2 == 0:
                     admin.retention_run()
         ranges = tl.offsets("orders")

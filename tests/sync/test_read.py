@@ -78,7 +78,9 @@ def test_S0_16_a_read_outside_the_log_says_which_range_is_valid(db_url: str, off
         assert (caught.value.start, caught.value.end, caught.value.code) == (1, 4, "TL005")
 
 
-def test_S0_16_a_read_below_what_retention_dropped_is_an_error_and_never_fewer_rows(db_url: str) -> None:
+def test_S0_16_a_read_below_what_retention_dropped_is_an_error_and_never_fewer_rows(
+    db_url: str,
+) -> None:
     with trunkline.connect(db_url) as tl:
         tl.create_topic("orders", settings=TopicSettings(retention_bytes=0))
         tl.publish_many("orders", [b"a", b"b", b"c"])
@@ -105,9 +107,7 @@ def test_times_find_the_first_record_appended_then_or_later(db_url: str) -> None
             tl.publish_many("orders", [b"x"] * 3)
             if n in (3, 6):
                 with psycopg.connect(db_url) as connection:
-                    connection.execute(
-                        "select trunkline.segment_roll(open_segment_id, true) from trunkline.topic"
-                    )
+                    connection.execute("select trunkline.segment_roll(open_segment_id, true) from trunkline.topic")
         for n in range(10):
             at = begin + timedelta(minutes=n)
             assert tl.offset_at("orders", 0, at) == 3 * n + 1
@@ -126,9 +126,7 @@ def test_append_time_never_runs_backwards_even_when_the_clock_does(db_url: str) 
             set_clock(db_url, f"clock_timestamp() + interval '{shift}'")
             tl.publish("orders", b"x")
             with psycopg.connect(db_url) as connection:
-                connection.execute(
-                    "select trunkline.segment_roll(open_segment_id, true) from trunkline.topic"
-                )
+                connection.execute("select trunkline.segment_roll(open_segment_id, true) from trunkline.topic")
         times = [record.append_time for record in tl.read("orders")]
         assert times == sorted(times)
 
@@ -137,9 +135,7 @@ def test_the_sql_function_shows_a_topic_as_rows_and_joins(db_url: str) -> None:
     with trunkline.connect(db_url) as tl:
         tl.create_topic("orders", partitions=2)
         messages = [
-            trunkline.Message(
-                b"%d" % n, key=str(n), partition=n % 2, headers=[("n", str(n)), ("raw", b"\xff\x00")]
-            )
+            trunkline.Message(b"%d" % n, key=str(n), partition=n % 2, headers=[("n", str(n)), ("raw", b"\xff\x00")])
             for n in range(10)
         ]
         tl.publish_many("orders", messages)
@@ -148,9 +144,7 @@ def test_the_sql_function_shows_a_topic_as_rows_and_joins(db_url: str) -> None:
             "select r.partition, r.offset, convert_from(r.payload, 'UTF8'), convert_from(r.key, 'UTF8'), r.headers "
             "from trunkline.records('orders') r order by r.partition, r.offset"
         ).fetchall()
-        expected = [
-            (n % 2, n // 2 + 1, str(n), str(n), [["n", str(n)], ["raw", "\\xff00"]]) for n in range(10)
-        ]
+        expected = [(n % 2, n // 2 + 1, str(n), str(n), [["n", str(n)], ["raw", "\\xff00"]]) for n in range(10)]
         assert rows == sorted(expected)
         joined = connection.execute(
             "select o.id from (values (3), (4)) o(id) "
@@ -159,9 +153,7 @@ def test_the_sql_function_shows_a_topic_as_rows_and_joins(db_url: str) -> None:
         assert joined == [(3,)]
         bounded = connection.execute("select r.offset from trunkline.records('orders', 0, 2, 3) r").fetchall()
         assert bounded == [(2,), (3,), (4,)]
-        exact = connection.execute(
-            "select r.header_values from trunkline.records('orders', 0, 1, 1) r"
-        ).fetchone()
+        exact = connection.execute("select r.header_values from trunkline.records('orders', 0, 1, 1) r").fetchone()
         assert exact == ([b"0", b"\xff\x00"],)
 
 
@@ -173,9 +165,7 @@ def test_the_sql_function_says_so_where_it_shows_only_the_first_thousand(db_url:
     with psycopg.connect(db_url) as connection:
         connection.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
         assert connection.execute("select count(*) from trunkline.records('orders')").fetchone() == (1000,)
-        assert connection.execute(
-            "select count(*) from trunkline.records('orders', 0, 1, 1500)"
-        ).fetchone() == (1500,)
+        assert connection.execute("select count(*) from trunkline.records('orders', 0, 1, 1500)").fetchone() == (1500,)
     assert len(notices) == 1
     assert "1500" in notices[0]
 
@@ -186,9 +176,7 @@ def test_reading_writes_nothing(db_url: str) -> None:
         tl.create_topic("orders")
         tl.publish("orders", b"a")
         with psycopg.connect(db_url, autocommit=True) as connection:
-            counters = (
-                "select pg_current_xact_id_if_assigned() is null, txid_snapshot_xmax(txid_current_snapshot())"
-            )
+            counters = "select pg_current_xact_id_if_assigned() is null, txid_snapshot_xmax(txid_current_snapshot())"
             connection.execute("vacuum")
             tl.read("orders", offset=2)
             before = connection.execute(counters).fetchone()

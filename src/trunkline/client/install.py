@@ -104,13 +104,9 @@ def installed_version(connection: psycopg.Connection[Any]) -> int:
     return int(row[0])
 
 
-def _grant(
-    connection: psycopg.Connection[Any], roles: Mapping[str, str] | None, *, keep: bool
-) -> dict[str, str]:
+def _grant(connection: psycopg.Connection[Any], roles: Mapping[str, str] | None, *, keep: bool) -> dict[str, str]:
     """Give each role its functions: what was granted before, and what is asked for now."""
-    granted = (
-        [(kind, name) for kind, name in connection.execute(protocol.GRANTEES).fetchall()] if keep else []
-    )
+    granted = [(kind, name) for kind, name in connection.execute(protocol.GRANTEES).fetchall()] if keep else []
     if roles is None:
         _create_roles(connection)
     asked = CREATED_ROLES if roles is None else roles
@@ -155,6 +151,7 @@ def _text(statement: str, *values: Any) -> str:
 
 def catalogue(connection: psycopg.Connection[Any]) -> dict[str, str]:
     """Every object of the installed schema, with a digest of what defines it."""
+    connection.execute(protocol.PLAIN_PATH)
     rows = connection.execute(script.catalogue_query().encode()).fetchall()
     return {name: hashlib.sha256(definition.encode()).hexdigest()[:16] for name, definition in rows}
 
@@ -180,9 +177,7 @@ def verify(url: str) -> int:
         found, expected = catalogue(connection), expected_catalogue()
     differences = [f"missing: {name}" for name in expected.keys() - found.keys()]
     differences += [f"not ours: {name}" for name in found.keys() - expected.keys()]
-    differences += [
-        f"changed: {name}" for name in expected.keys() & found.keys() if expected[name] != found[name]
-    ]
+    differences += [f"changed: {name}" for name in expected.keys() & found.keys() if expected[name] != found[name]]
     if differences:
         raise SchemaDamaged(
             "the schema is not what this package installs:\n  "

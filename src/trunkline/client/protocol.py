@@ -48,9 +48,7 @@ ROLL = "select trunkline.segment_roll(%s::int4, %s)"
 SEAL = "select trunkline.segment_seal(%s::int4)"
 DROP = "select trunkline.segment_drop(%s::int4)"
 RETENTION_DUE = "select action, segment_id, topic_id from trunkline.retention_due(%s)"
-RETENTION_RELEASE = (
-    "select segment_id, reason, record_count, byte_count from trunkline.retention_release(%s::int4)"
-)
+RETENTION_RELEASE = "select segment_id, reason, record_count, byte_count from trunkline.retention_release(%s::int4)"
 PRODUCER_EXPIRE = "select trunkline.producer_expire(%s::int4)"
 AFTER_RESTORE = "select trunkline.schema_after_restore()"
 SESSION = (
@@ -72,3 +70,4 @@ ROLE_ENSURE = "select trunkline.role_ensure(%s)"
 ROLE_GRANT = "select trunkline.role_grant(%s, %s, %s)"
 TOPIC_NAMES = "select name from trunkline.topic order by name"
 SEGMENT_IDS = "select segment_id from trunkline.segment order by segment_id"
+PLAIN_PATH = "select set_config('search_path', 'pg_catalog', false)"

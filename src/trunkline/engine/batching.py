@@ -63,11 +63,7 @@ def take(pending: deque[EntryT], limits: BatchLimits) -> list[EntryT]:
         following = pending[0]
         count += len(following.records)
         size += following.size
-        if (
-            count > limits.records_max
-            or size > limits.bytes_max
-            or not _stands_with_others(following, limits)
-        ):
+        if count > limits.records_max or size > limits.bytes_max or not _stands_with_others(following, limits):
             break
         taken.append(pending.popleft())
     return taken

@@ -99,9 +99,7 @@ def check_limits(topic: Topic, key: bytes | None, payload: bytes, headers: Heade
     if not headers:
         return
     if len(headers) > topic.header_count_max:
-        raise TooLarge(
-            f"{len(headers)} headers are over header_count_max = {topic.header_count_max} of the topic"
-        )
+        raise TooLarge(f"{len(headers)} headers are over header_count_max = {topic.header_count_max} of the topic")
     for name, value in headers:
         size = max(len(name.encode()), len(value))
         if size > topic.header_bytes_max:

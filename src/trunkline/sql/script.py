@@ -23,11 +23,7 @@ def _read(*path: str) -> str:
 def migrations() -> list[tuple[int, str]]:
     """Number and text of every migration, in order."""
     found = sorted(
-        (
-            entry
-            for entry in files(__package__).joinpath("migrations").iterdir()
-            if entry.name.endswith(".sql")
-        ),
+        (entry for entry in files(__package__).joinpath("migrations").iterdir() if entry.name.endswith(".sql")),
         key=lambda entry: entry.name,
     )
     return [(int(entry.name[:4]), entry.read_text(encoding="utf-8")) for entry in found]

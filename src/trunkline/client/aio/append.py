@@ -71,7 +71,7 @@ class Appender:
         self._topics = topics
         self._producer = ProducerState(producer_id) if producer_id is not None else None
         # Clients begin at different partitions, or they would all write to the same one at first.
-        self._turn = count(random.randrange(1024))  # noqa: S311 - to spread load, not to keep a secret
+        self._turn = count(random.randrange(1024))
 
     async def append(self, records: Sequence[Outgoing]) -> Answer:
         """Write the records as one transaction; their positions once it is durable.
@@ -94,7 +94,7 @@ class Appender:
                 failure = error.cause
             except TrunklineError as error:
                 failure = self._failed(error, attempt, in_doubt=in_doubt)
-                if isinstance(error, RoutingStale | ProducerExpired):
+                if isinstance(error, RoutingStale | ProducerExpired | NotFound):
                     # The server has looked: the batch is not in the log, and must be planned anew.
                     plan, in_doubt = None, False
             self._topics.forget(self._topic_name)
@@ -119,19 +119,13 @@ class Appender:
                     f"topic {topic.name} has no partition {partition}; its partitions are 0 to {topic.partitions - 1}"
                 )
         by_key = any(record.key is not None and record.partition is None for record in records)
-        ordered = (
-            records
-            if len(routed) == 1
-            else [records[index] for indexes in routed.values() for index in indexes]
-        )
+        ordered = records if len(routed) == 1 else [records[index] for indexes in routed.values() for index in indexes]
         producer: list[Any] = [None, None]
         sequences: list[int] = []
         if self._producer is not None:
             sequences = self._producer.next_of(routed)
             producer = [self._producer.producer_id, self._producer.epoch]
-        return _Plan(
-            topic, routed, topic.partitions if by_key else None, _columns(ordered), producer, sequences
-        )
+        return _Plan(topic, routed, topic.partitions if by_key else None, _columns(ordered), producer, sequences)
 
     async def _send(self, plan: _Plan, segment_id: int, deadline: float) -> Row:
         partitions = list(plan.routed)
@@ -175,9 +169,10 @@ class Appender:
                 raise OutcomeUnknown(_unknown(error)) from error
             if isinstance(error, ProducerExpired):
                 return error
-        # The function of a segment goes with its table; looked up again, a newer one is found. Once.
-        if error.retryable or (isinstance(error, SchemaMissing) and attempt == 0):
+        # A topic may have been made again, and the function of a segment goes with its table: look it up again, once.
+        if error.retryable or (isinstance(error, SchemaMissing | NotFound) and attempt == 0):
             return error
+        self._topics.forget(self._topic_name)
         raise error
 
     async def _pause(self, attempt: int, deadline: float, failure: TrunklineError, *, in_doubt: bool) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from types import TracebackType
-from typing import Any
 from uuid import uuid4
 
 from trunkline.client import target
@@ -60,9 +59,7 @@ class AsyncClient:
         self._retention = Retention(self._server)
         self._shield = Shield()
         self._lanes: dict[str, Lane] = {}
-        self._limits = BatchLimits(
-            settings.batch_records_max, settings.batch_bytes_max, settings.record_alone_bytes
-        )
+        self._limits = BatchLimits(settings.batch_records_max, settings.batch_bytes_max, settings.record_alone_bytes)
         self._producer_id = uuid4() if settings.idempotent else None
 
     @classmethod
@@ -93,9 +90,7 @@ class AsyncClient:
 
     # -- topics --
 
-    async def create_topic(
-        self, name: str, *, partitions: int = 1, settings: TopicSettings | None = None
-    ) -> Topic:
+    async def create_topic(self, name: str, *, partitions: int = 1, settings: TopicSettings | None = None) -> Topic:
         """Create a topic. AlreadyExists where there is one of that name."""
         return await self._topics.create(name, partitions, settings)
 
@@ -121,7 +116,6 @@ class AsyncClient:
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and its records. Its name is free at once."""
-        self._lanes.pop(name, None)
         await self._retention.drop(await self._topics.delete(name))
 
     # -- publishing --
@@ -178,9 +172,7 @@ class AsyncClient:
         lane = self._lanes.get(topic)
         if lane is None:
             appender = Appender(topic, self._server, self._topics, self._producer_id)
-            lane = self._lanes.setdefault(
-                topic, Lane(topic, self._server, self._topics, self._shield, appender)
-            )
+            lane = self._lanes.setdefault(topic, Lane(topic, self._server, self._topics, self._shield, appender))
         return lane
 
     # -- reading --
@@ -228,7 +220,7 @@ class AsyncClient:
 
     async def offsets(self, topic: str) -> list[PartitionRange]:
         """What each partition's log holds: ``[start, end)``."""
-        return await self._topics.ranges(await self._topics.find(check_topic_name(topic)))
+        return await self._reader.ranges(topic)
 
     async def offset_at(self, topic: str, partition: int, time: datetime) -> int:
         """The first offset appended at or after a time; the end of the log where none was."""
@@ -256,9 +248,7 @@ class AsyncClient:
 
 def _materialised(messages: Iterable[Message | bytes]) -> list[Message | bytes]:
     if isinstance(messages, bytes | bytearray | memoryview | str | Message):
-        raise InvalidArgument(
-            "publish_many takes many messages; for one, call publish, or put it into a list"
-        )
+        raise InvalidArgument("publish_many takes many messages; for one, call publish, or put it into a list")
     if not isinstance(messages, Iterable):
         raise InvalidArgument(f"publish_many takes an iterable of messages, not {type(messages).__name__}")
     return list(messages)

@@ -37,7 +37,7 @@ class ServerConnection(AsyncConnection[Row]):
     lock_timeout_s: float = 0.0
     _answers: AsyncCursor[Row]
 
-    async def wait(self, gen: PQGen[Any], interval: float = 0.1, timeout: float | None = None) -> Any:
+    async def wait(self, gen: PQGen[Any], interval: float = 0.1, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - psycopg's own name
         """Wait for the server, at most until the deadline; then, or when interrupted, the socket is closed."""
         if self.deadline is not None:
             left = max(0.0, self.deadline - monotonic())
@@ -115,9 +115,7 @@ async def open_connection(url: str, settings: ClientSettings, deadline: float) -
         # Of several hosts the one that takes writes is wanted, also after a failover.
         parts.setdefault("target_session_attrs", "read-write")
     parts.setdefault("application_name", settings.application_name)
-    parts.setdefault(
-        "connect_timeout", max(1, round(min(settings.connect_timeout_s, deadline - monotonic())))
-    )
+    parts.setdefault("connect_timeout", max(1, round(min(settings.connect_timeout_s, deadline - monotonic()))))
     parts.setdefault("tcp_user_timeout", round(settings.statement_timeout_s * 1000))
     try:
         connection = await ServerConnection.connect(**parts, autocommit=True)

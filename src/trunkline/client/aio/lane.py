@@ -55,9 +55,7 @@ class Entry:
 class Lane:
     """Publishes to one topic for one client. One commit at a time, in the order in which callers came."""
 
-    def __init__(
-        self, topic_name: str, server: Server, topics: Topics, shield: Shield, appender: Appender
-    ) -> None:
+    def __init__(self, topic_name: str, server: Server, topics: Topics, shield: Shield, appender: Appender) -> None:
         self._topic_name = topic_name
         self._server = server
         self._topics = topics
@@ -97,10 +95,7 @@ class Lane:
         while True:
             self._server.pool.check_usable()
             with self._mutex:
-                if (
-                    not self._pending
-                    or self._pending_bytes + entry.size <= self._server.settings.buffer_bytes_max
-                ):
+                if not self._pending or self._pending_bytes + entry.size <= self._server.settings.buffer_bytes_max:
                     self._pending.append(entry)
                     self._pending_bytes += entry.size
                     lead, self._led = not self._led, True
@@ -123,11 +118,12 @@ class Lane:
             if entry.waiter.given == "lead":
                 self._hand_over()
 
-    async def _lead(self, own: Entry) -> None:
+    async def _lead(self, own: Entry) -> Entry:
         """Send batches until the leader's own records are sent, then let the next in line lead."""
         try:
             while not own.ended:
                 await self._send(self._take())
+            return own
         finally:
             with self._mutex:
                 self._hand_over()
@@ -156,13 +152,13 @@ class Lane:
                     await self._send([entry])
                 return
             self._end(entries, error)
-        except BaseException as error:
+        except BaseException:
             self._appender.doubt()
             self._end(
                 entries,
                 OutcomeUnknown("publishing was interrupted; the records may or may not be in the log"),
             )
-            raise error
+            raise
 
     def _end(self, entries: list[Entry], error: BaseException) -> None:
         for entry in entries:
@@ -185,6 +181,4 @@ class Lane:
         try:
             await self._appender.roll(segment_id)
         except TrunklineError as error:
-            logger.warning(
-                "segment %d of topic %s could not be rolled: %s", segment_id, self._topic_name, error
-            )
+            logger.warning("segment %d of topic %s could not be rolled: %s", segment_id, self._topic_name, error)

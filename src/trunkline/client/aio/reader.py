@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from itertools import accumulate, islice, pairwise
-from typing import Any, Literal
-
+from typing import Any, Literal, TypeVar
 
 from trunkline.client import protocol
 from trunkline.client.aio.server import Server
 from trunkline.client.aio.topics import Topics
 from trunkline.engine.checks import INT4_MAX, check_time, check_topic_name, check_whole
 from trunkline.errors import InvalidArgument, NotFound, OffsetOutOfRange
-from trunkline.records import Batch, HeaderPairs, PinnedPosition, Record, Topic
+from trunkline.records import Batch, HeaderPairs, PartitionRange, PinnedPosition, Record, Topic
 
+T = TypeVar("T")
 Start = int | Literal["start", "end"]
 
 
@@ -56,15 +57,24 @@ class Reader:
 
     async def offset_at(self, name: str, partition: int, time: datetime) -> int:
         check_time("time", time)
-        topic = await self._partition(name, partition)
-        ((offset,),) = await self._server.ask(protocol.OFFSET_AT, [topic.topic_id, partition, time])
-        return int(offset)
+
+        async def ask(topic: Topic) -> int:
+            ((offset,),) = await self._server.ask(protocol.OFFSET_AT, [topic.topic_id, partition, time])
+            return int(offset)
+
+        return await self._of_partition(name, partition, ask)
+
+    async def ranges(self, name: str) -> list[PartitionRange]:
+        return await self._of_topic(name, self._topics.ranges)
 
     async def pin(self, name: str, partition: int, offset: int) -> PinnedPosition:
         check_whole("offset", offset, least=1)
-        topic = await self._partition(name, partition)
-        (row,) = await self._server.ask(protocol.PIN, [topic.topic_id, partition, offset])
-        return PinnedPosition(name, partition, offset, *row)
+
+        async def ask(topic: Topic) -> PinnedPosition:
+            (row,) = await self._server.ask(protocol.PIN, [topic.topic_id, partition, offset])
+            return PinnedPosition(name, partition, offset, *row)
+
+        return await self._of_partition(name, partition, ask)
 
     async def check(self, pinned: PinnedPosition) -> None:
         if not isinstance(pinned, PinnedPosition):
@@ -73,16 +83,28 @@ class Reader:
         proof = [pinned.offset, pinned.incarnation, pinned.batch_id, pinned.log_epoch]
         await self._server.ask(protocol.CHECK_PIN, [topic.topic_id, pinned.partition, *proof])
 
-    async def _partition(self, name: str, partition: int) -> Topic:
+    async def _of_topic(self, name: str, ask: Callable[[Topic], Awaitable[T]]) -> T:
+        """Ask about the topic as last seen; where it has been made again since, about the one there is now."""
+        known = await self._topics.find(check_topic_name(name))
+        try:
+            return await ask(known)
+        except NotFound:
+            found = await self._topics.look_up(name)
+            if found.topic_id == known.topic_id and found.partitions == known.partitions:
+                raise
+            return await ask(found)
+
+    async def _of_partition(self, name: str, partition: int, ask: Callable[[Topic], Awaitable[T]]) -> T:
         check_whole("partition", partition, most=INT4_MAX)
-        topic = await self._topics.find(check_topic_name(name))
-        if partition >= topic.partitions:
-            topic = await self._topics.look_up(name)
-        if partition >= topic.partitions:
-            raise NotFound(
-                f"topic {name} has no partition {partition}; its partitions are 0 to {topic.partitions - 1}"
-            )
-        return topic
+
+        async def ask_checked(topic: Topic) -> T:
+            if partition >= topic.partitions:
+                raise NotFound(
+                    f"topic {name} has no partition {partition}; its partitions are 0 to {topic.partitions - 1}"
+                )
+            return await ask(topic)
+
+        return await self._of_topic(name, ask_checked)
 
     async def _fetch(
         self,
@@ -96,37 +118,36 @@ class Reader:
         check_whole("max_records", max_records, least=1, most=INT4_MAX)
         bytes_max = self._server.settings.read_bytes_max if bytes_max is None else bytes_max
         check_whole("bytes_max", bytes_max, least=1)
-        topic = await self._partition(name, partition)
-        while True:
-            start = await self._start(topic, partition, offset, since)
-            try:
-                return start, await self._batches(topic, partition, start, max_records, bytes_max)
-            except OffsetOutOfRange:
-                # A start that we looked up may be dropped before it is read; one that the caller gave is an error.
-                if isinstance(offset, int) and since is None:
-                    raise
-            except NotFound:
-                topic = await self._topics.look_up(name)
+        if since is not None:
+            check_time("since", since)
+
+        async def ask(topic: Topic) -> tuple[int, list[Batch]]:
+            parameters = [max_records, bytes_max]
+            while True:
+                start = await self._start(topic, partition, offset, since)
+                try:
+                    rows = await self._server.ask(protocol.READ, [topic.topic_id, partition, start, *parameters])
+                except OffsetOutOfRange:
+                    # A start that we looked up may be dropped before it is read; one that was given is an error.
+                    if since is None and not isinstance(offset, str):
+                        raise
+                else:
+                    return start, [_batch(topic.name, partition, row) for row in rows]
+
+        return await self._of_partition(name, partition, ask)
 
     async def _start(self, topic: Topic, partition: int, offset: Start, since: datetime | None) -> int:
         if since is not None:
             if offset != "start":
                 raise InvalidArgument("give offset or since, not both")
-            return await self.offset_at(topic.name, partition, since)
+            ((found,),) = await self._server.ask(protocol.OFFSET_AT, [topic.topic_id, partition, since])
+            return int(found)
         if offset in ("start", "end"):
             (valid,) = await self._topics.ranges(topic, partition)
             return valid.start if offset == "start" else valid.end
         if isinstance(offset, str):
             raise InvalidArgument(f"offset must be a whole number, 'start' or 'end', not {offset!r}")
         return check_whole("offset", offset, least=-(2**63))
-
-    async def _batches(
-        self, topic: Topic, partition: int, start: int, max_records: int, bytes_max: int
-    ) -> list[Batch]:
-        rows = await self._server.ask(
-            protocol.READ, [topic.topic_id, partition, start, max_records, bytes_max]
-        )
-        return [_batch(topic.name, partition, row) for row in rows]
 
 
 def _batch(topic: str, partition: int, row: tuple[Any, ...]) -> Batch:

@@ -39,9 +39,7 @@ class Server:
         async with self.pool.connection(self.deadline()) as connection:
             return await connection.call(statement, parameters)
 
-    async def _attempts(
-        self, statement: str, parameters: Sequence[Any], may_repeat: type[TrunklineError]
-    ) -> list[Row]:
+    async def _attempts(self, statement: str, parameters: Sequence[Any], may_repeat: type[TrunklineError]) -> list[Row]:
         deadline = self.deadline()
         attempt = 0
         while True:
@@ -60,7 +58,7 @@ class Server:
             attempt,
             first_s=self.settings.retry_first_s,
             max_s=self.settings.retry_max_s,
-            chance=random.random(),  # noqa: S311 - to spread attempts, not to keep a secret
+            chance=random.random(),
         )
         if monotonic() + delay >= deadline:
             if isinstance(error, DeadlineExceeded):

@@ -33,21 +33,23 @@ class Mutex:
 class Waiter(Generic[T]):
     """A value that one task waits for and another one gives, once."""
 
-    __slots__ = ("_future",)
+    __slots__ = ("_future", "_value")
 
     def __init__(self) -> None:
         self._future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._value: T | None = None
 
     def give(self, value: T) -> None:
         """Wake the waiting task. A second value is ignored."""
-        if not self._future.done():
-            self._future.set_result(value)
+        if self._value is None:
+            self._value = value
+            if not self._future.done():
+                self._future.set_result(value)
 
     @property
     def given(self) -> T | None:
         """The value, if it has been given, also where the waiting task was cancelled in the same moment."""
-        done = self._future.done() and not self._future.cancelled()
-        return self._future.result() if done else None
+        return self._value
 
     async def wait(self, timeout_s: float | None = None) -> T:
         """The value; TimeoutError when none came in time."""

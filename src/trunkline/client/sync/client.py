@@ -60,15 +60,11 @@ class Client:
         self._retention = Retention(self._server)
         self._shield = Shield()
         self._lanes: dict[str, Lane] = {}
-        self._limits = BatchLimits(
-            settings.batch_records_max, settings.batch_bytes_max, settings.record_alone_bytes
-        )
+        self._limits = BatchLimits(settings.batch_records_max, settings.batch_bytes_max, settings.record_alone_bytes)
         self._producer_id = uuid4() if settings.idempotent else None
 
     @classmethod
-    def open(
-        cls, url: str | None = None, *, dev: bool = False, settings: ClientSettings | None = None
-    ) -> Client:
+    def open(cls, url: str | None = None, *, dev: bool = False, settings: ClientSettings | None = None) -> Client:
         """Connect, and make sure that the server can be used: it fails here rather than at the first publish."""
         client = cls(target.resolve(url, dev=dev), settings or ClientSettings.from_environment())
         with client._pool.connection(client._server.deadline()):
@@ -119,7 +115,6 @@ class Client:
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its records. Its name is free at once."""
-        self._lanes.pop(name, None)
         self._retention.drop(self._topics.delete(name))
 
     # -- publishing --
@@ -162,9 +157,7 @@ class Client:
             return self._outgoing(topic, message.payload, message.key, message.headers, chosen)
         return self._outgoing(topic, message, None, None, partition)
 
-    def _outgoing(
-        self, topic: str, payload: object, key: object, headers: object, partition: int | None
-    ) -> Outgoing:
+    def _outgoing(self, topic: str, payload: object, key: object, headers: object, partition: int | None) -> Outgoing:
         record = Outgoing(check_payload(payload), check_key(key), check_headers(headers), partition)
         if partition is not None:
             check_whole("partition", partition, most=INT4_MAX)
@@ -176,9 +169,7 @@ class Client:
         lane = self._lanes.get(topic)
         if lane is None:
             appender = Appender(topic, self._server, self._topics, self._producer_id)
-            lane = self._lanes.setdefault(
-                topic, Lane(topic, self._server, self._topics, self._shield, appender)
-            )
+            lane = self._lanes.setdefault(topic, Lane(topic, self._server, self._topics, self._shield, appender))
         return lane
 
     # -- reading --
@@ -226,7 +217,7 @@ class Client:
 
     def offsets(self, topic: str) -> list[PartitionRange]:
         """What each partition's log holds: ``[start, end)``."""
-        return self._topics.ranges(self._topics.find(check_topic_name(topic)))
+        return self._reader.ranges(topic)
 
     def offset_at(self, topic: str, partition: int, time: datetime) -> int:
         """The first offset appended at or after a time; the end of the log where none was."""
@@ -254,9 +245,7 @@ class Client:
 
 def _materialised(messages: Iterable[Message | bytes]) -> list[Message | bytes]:
     if isinstance(messages, bytes | bytearray | memoryview | str | Message):
-        raise InvalidArgument(
-            "publish_many takes many messages; for one, call publish, or put it into a list"
-        )
+        raise InvalidArgument("publish_many takes many messages; for one, call publish, or put it into a list")
     if not isinstance(messages, Iterable):
         raise InvalidArgument(f"publish_many takes an iterable of messages, not {type(messages).__name__}")
     return list(messages)

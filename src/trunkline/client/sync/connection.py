@@ -38,7 +38,7 @@ class ServerConnection(Connection[Row]):
     lock_timeout_s: float = 0.0
     _answers: Cursor[Row]
 
-    def wait(self, gen: PQGen[Any], interval: float = 0.1, timeout: float | None = None) -> Any:
+    def wait(self, gen: PQGen[Any], interval: float = 0.1, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - psycopg's own name
         """Wait for the server, at most until the deadline; then, or when interrupted, the socket is closed."""
         if self.deadline is not None:
             left = max(0.0, self.deadline - monotonic())
@@ -79,9 +79,9 @@ class ServerConnection(Connection[Row]):
         # Until it is known to be a direct connection, nothing is prepared and nothing is set.
         self.pooled = True
         self.prepare_threshold = None
-        (
-            (self.schema_version, _, self.log_epoch, server_sees_port, self.is_standby, self.server_version),
-        ) = self._hello()
+        ((self.schema_version, _, self.log_epoch, server_sees_port, self.is_standby, self.server_version),) = (
+            self._hello()
+        )
         if self.schema_version < protocol.SCHEMA_VERSION_MIN:
             raise SchemaOutdated(
                 f"the schema has version {self.schema_version}, and this client needs "
@@ -116,9 +116,7 @@ def open_connection(url: str, settings: ClientSettings, deadline: float) -> Serv
         # Of several hosts the one that takes writes is wanted, also after a failover.
         parts.setdefault("target_session_attrs", "read-write")
     parts.setdefault("application_name", settings.application_name)
-    parts.setdefault(
-        "connect_timeout", max(1, round(min(settings.connect_timeout_s, deadline - monotonic())))
-    )
+    parts.setdefault("connect_timeout", max(1, round(min(settings.connect_timeout_s, deadline - monotonic()))))
     parts.setdefault("tcp_user_timeout", round(settings.statement_timeout_s * 1000))
     try:
         connection = ServerConnection.connect(**parts, autocommit=True)

@@ -56,9 +56,7 @@ class Entry:
 class Lane:
     """Publishes to one topic for one client. One commit at a time, in the order in which callers came."""
 
-    def __init__(
-        self, topic_name: str, server: Server, topics: Topics, shield: Shield, appender: Appender
-    ) -> None:
+    def __init__(self, topic_name: str, server: Server, topics: Topics, shield: Shield, appender: Appender) -> None:
         self._topic_name = topic_name
         self._server = server
         self._topics = topics
@@ -98,10 +96,7 @@ class Lane:
         while True:
             self._server.pool.check_usable()
             with self._mutex:
-                if (
-                    not self._pending
-                    or self._pending_bytes + entry.size <= self._server.settings.buffer_bytes_max
-                ):
+                if not self._pending or self._pending_bytes + entry.size <= self._server.settings.buffer_bytes_max:
                     self._pending.append(entry)
                     self._pending_bytes += entry.size
                     lead, self._led = not self._led, True
@@ -124,11 +119,12 @@ class Lane:
             if entry.waiter.given == "lead":
                 self._hand_over()
 
-    def _lead(self, own: Entry) -> None:
+    def _lead(self, own: Entry) -> Entry:
         """Send batches until the leader's own records are sent, then let the next in line lead."""
         try:
             while not own.ended:
                 self._send(self._take())
+            return own
         finally:
             with self._mutex:
                 self._hand_over()
@@ -157,13 +153,13 @@ class Lane:
                     self._send([entry])
                 return
             self._end(entries, error)
-        except BaseException as error:
+        except BaseException:
             self._appender.doubt()
             self._end(
                 entries,
                 OutcomeUnknown("publishing was interrupted; the records may or may not be in the log"),
             )
-            raise error
+            raise
 
     def _end(self, entries: list[Entry], error: BaseException) -> None:
         for entry in entries:
@@ -186,6 +182,4 @@ class Lane:
         try:
             self._appender.roll(segment_id)
         except TrunklineError as error:
-            logger.warning(
-                "segment %d of topic %s could not be rolled: %s", segment_id, self._topic_name, error
-            )
+            logger.warning("segment %d of topic %s could not be rolled: %s", segment_id, self._topic_name, error)

@@ -42,11 +42,7 @@ class Retention:
 
     def host(self, interval_s: float) -> Service:
         """Run it every so often until the service is closed. A failure is logged, and tried again next time."""
-        if (
-            isinstance(interval_s, bool)
-            or not isinstance(interval_s, int | float)
-            or not 0 < interval_s < float("inf")
-        ):
+        if isinstance(interval_s, bool) or not isinstance(interval_s, int | float) or not 0 < interval_s < float("inf"):
             raise InvalidArgument(f"interval_s must be a positive number of seconds, not {interval_s!r}")
 
         def loop(stop: Stop) -> None:

@@ -91,7 +91,7 @@ class Topics:
 
 
 def _topic(row: tuple[Any, ...]) -> Topic:
-    return Topic(*row[:-1], tuple(row[-1]))
+    return Topic(*(*row[:-1], tuple(row[-1])))
 
 
 def _json(given: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 -- Everything the schema consists of, one row an object, with what defines it; segments' own objects aside.
 select 'column ' || c.relname || '.' || a.attname as object,
     format_type(a.atttypid, a.atttypmod) || case when a.attnotnull then ' not null' else '' end
-        || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '') || ' ' || a.attidentity as definition
+        || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '') || ' ' || a.attidentity::text as definition
 from pg_catalog.pg_class c
 join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
 left join pg_catalog.pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum

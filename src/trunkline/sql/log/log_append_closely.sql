@@ -21,6 +21,11 @@ begin
     perform trunkline.log_guard_commit();
     perform trunkline.lock_partition(partition_id);
     begin
+        if expected_partitions is not null and current_setting('transaction_isolation') <> 'read committed' then
+            -- An old snapshot does not see that partitions were added; locking the row does.
+            perform from trunkline.topic_partition p join trunkline.topic t using (topic_id)
+            where p.partition_id = log_append_closely.partition_id for share of t;
+        end if;
         open_segment_id := trunkline.partition_prepare(partition_id);
         if producer_id is not null then
             -- Before any other refusal: what is in the log already has its place, whatever was changed since.

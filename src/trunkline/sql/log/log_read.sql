@@ -2,7 +2,8 @@
 -- max_records or bytes_max is reached. A batch that would pass bytes_max is left for the next call; the first one
 -- comes always.
 -- Returns no row where start is the end of the log. Writes nothing, and takes no lock that a publisher needs.
--- errors: TL001 TL002, TL005 outside the log (detail: the valid range, "[start, end)"), TL011
+-- errors: TL001 TL002, TL005 outside the log (detail: the valid range, "[start, end)"), TL011, 40001 where a
+--     REPEATABLE READ snapshot is older than a drop
 -- grants: consumer
 create function trunkline.log_read(
     topic_id integer, partition integer, start bigint, max_records integer, bytes_max bigint)
@@ -34,10 +35,12 @@ begin
                     here = start);
             exception when undefined_table then
                 -- Dropped after the catalogue was read: what it says now is an error, or a shorter answer.
-                if here = start then
-                    perform trunkline.log_segments(topic_id, partition, start);
+                if here > start then
+                    return;
                 end if;
-                return;
+                perform trunkline.log_segments(topic_id, partition, start);
+                raise exception 'records of this transaction''s snapshot have been dropped by retention'
+                    using errcode = '40001', hint = 'run the transaction again, or read in READ COMMITTED';
             end;
             exit when cut.seen = 0;
             if cut.first_offset > here or cut.next_offset - cut.first_offset <> cut.records then

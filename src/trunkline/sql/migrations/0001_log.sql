@@ -57,7 +57,10 @@ create table trunkline.segment_partition (
     partition_id integer not null references trunkline.topic_partition on delete cascade,
     segment_id   integer not null references trunkline.segment on delete cascade,
     first_offset bigint not null check (first_offset >= 1),
-    time_floor   timestamptz not null,    -- append time of the record before, so that time never runs backwards
+    -- Of the batch before: its append time, so that time never runs backwards, and its transaction, which may go on.
+    time_floor   timestamptz not null,
+    transaction_id bigint,
+    transaction_count integer,
     primary key (partition_id, segment_id)
 );
 create index segment_partition_segment on trunkline.segment_partition (segment_id);

@@ -48,7 +48,7 @@ begin
     end if;
 
     -- In a later statement than the lock, so that its snapshot has what the last holder committed.
-    select p.partition, sp.first_offset, sp.time_floor, r.producer_no, t.open_segment_id,
+    select p.partition, sp.first_offset, sp.time_floor, sp.transaction_id, sp.transaction_count, r.producer_no, t.open_segment_id,
         coalesce(%1$I.known_last, case when r.first_segment_id = t.open_segment_id then 0 end) as known_last,
         sp.first_offset is not null and t.open_segment_id = %3$s
             and (%1$I.producer_id is null or r.epoch = producer_epoch)
@@ -73,6 +73,12 @@ begin
             b.transaction_count, b.producer_no, b.producer_sequence
         into tip from trunkline.%2$I b
         where b.partition = place.partition order by b.first_offset desc limit 1;
+        if tip.next_offset is null then
+            tip.next_offset := place.first_offset;
+            tip.append_time := place.time_floor;
+            tip.transaction_id := place.transaction_id;
+            tip.transaction_count := place.transaction_count;
+        end if;
         if place.producer_no is not null then
             last := tip.producer_sequence;
             if tip.producer_no is distinct from place.producer_no then
@@ -93,11 +99,11 @@ begin
     end if;
 
     xid := pg_current_xact_id()::text::bigint;
-    first_offset := coalesce(tip.next_offset, place.first_offset);
+    first_offset := tip.next_offset;
     insert into trunkline.%2$I (first_offset, append_time, batch_id, transaction_id, partition, record_count,
         transaction_ordinal, transaction_count, byte_count, producer_no, producer_sequence,
         keys, payloads, header_counts, header_names, header_values)
-    values (%1$I.first_offset, greatest(coalesce(tip.append_time, place.time_floor), trunkline.clock_now()),
+    values (%1$I.first_offset, greatest(tip.append_time, trunkline.clock_now()),
         trunkline.random_bigint(), xid, place.partition, %1$I.record_count,
         case when tip.transaction_id = xid then tip.transaction_count else 0 end,
         case when tip.transaction_id = xid then tip.transaction_count else 0 end + %1$I.record_count,

@@ -29,7 +29,8 @@ as $$
         min(z.followed_at) filter (where z.sealed_at is null and z.released_at is null and not z.is_open),
         min(z.expires) filter (where z.sealed_at is not null and z.released_at is null and z.expires < c.now),
         min(z.released_at),
-        least(sum(z.size) filter (where z.released_at is null) - min(z.retention_bytes),
-            sum(z.size) filter (where z.sealed_at is not null and z.released_at is null))::bigint
+        case when sum(z.size) filter (where z.released_at is null) > min(z.retention_bytes)
+            then least(sum(z.size) filter (where z.released_at is null) - min(z.retention_bytes),
+                sum(z.size) filter (where z.sealed_at is not null and z.released_at is null))::bigint end
     from sized z cross join clock c group by z.name order by z.name nulls last
 $$;

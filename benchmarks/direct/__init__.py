@@ -1,0 +1,1 @@
+"""What a competent user would write without any library: the scripts that some lines compare with."""

@@ -1,0 +1,106 @@
+"""How things are shown: tables and readable text on a terminal, tab-separated or JSON lines when piped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, BinaryIO
+
+import click
+
+
+def on_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def stdout() -> BinaryIO:
+    """Standard output as bytes, for what must arrive exactly as it is."""
+    return click.get_binary_stream("stdout")
+
+
+def write_json(value: Any) -> None:
+    """One JSON object, on one line."""
+    import msgspec
+
+    stdout().write(msgspec.json.encode(value) + b"\n")
+
+
+def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+    """A table on a terminal; else a header and a line a row, separated by tabs."""
+    cells = [[cell_text(cell) for cell in row] for row in rows]
+    if not on_terminal():
+        for line in [list(columns), *cells]:
+            click.echo("\t".join(line))
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for number, column in enumerate(columns):
+        numeric = bool(cells) and all(row[number].replace(",", "").isdigit() for row in cells)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    Console().print(table)
+
+
+def write_facts(facts: Iterable[tuple[str, object]]) -> None:
+    """A name and a value a line: aligned on a terminal, separated by a tab when piped."""
+    shown = [(name, cell_text(value)) for name, value in facts]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        click.echo(f"{name:{width}}  {value}" if on_terminal() else f"{name}\t{value}")
+
+
+def cell_text(value: object) -> str:
+    """A value as one line of text: nothing in it moves the cursor or ends the cell."""
+    if value is None:
+        return "-"
+    if isinstance(value, datetime):
+        return time_text(value)
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Text in which whatever is not printable is escaped: a payload must not command the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+
+
+def readable(value: bytes) -> str:
+    """Bytes as a person reads them: UTF-8 where they are, escaped where they are not."""
+    return printable(value.decode(errors="backslashreplace"))
+
+
+def time_text(moment: datetime) -> str:
+    """In UTC, to the millisecond."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def bytes_text(count: int | None) -> str:
+    """A size with its unit: 512 B, 1.5 MiB."""
+    if count is None:
+        return "-"
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def duration_text(seconds: float | None) -> str:
+    """A duration in its two largest units: 7d, 1h 30m, 45s."""
+    if seconds is None:
+        return "-"
+    left = max(0, round(seconds))
+    parts: list[str] = []
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        amount, left = divmod(left, length)
+        if amount:
+            parts.append(f"{amount}{unit}")
+    return " ".join(parts[:2]) or "0s"

@@ -1,0 +1,165 @@
+"""Who may do what: the privilege matrix, and functions that cannot be hijacked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+import trunkline
+from trunkline import errors
+from trunkline.server import Server
+from trunkline.sql import script
+
+KINDS = ("producer", "consumer", "admin")
+
+
+@pytest.fixture
+def logins(server: Server, db_url: str) -> Iterator[dict[str, str]]:
+    """The URL of a login with each role, and of one with none."""
+    urls = {}
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        for kind in (*KINDS, "nobody"):
+            name = sql.Identifier(f"login_{kind}")
+            connection.execute(sql.SQL("create role {} login password 'secret'").format(name))
+            if kind in KINDS:
+                connection.execute(sql.SQL("grant {} to {}").format(sql.Identifier(f"trunkline_{kind}"), name))
+            parts = {**conninfo_to_dict(db_url), "user": f"login_{kind}", "password": "secret"}
+            urls[kind] = make_conninfo("", **parts)
+    yield urls
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        for kind in (*KINDS, "nobody"):
+            connection.execute(sql.SQL("drop role {}").format(sql.Identifier(f"login_{kind}")))
+
+
+def test_each_role_may_do_its_own_and_nothing_else(db_url: str, logins: dict[str, str]) -> None:
+    with trunkline.connect(db_url) as owner:
+        owner.create_topic("orders", partitions=2)
+    allowed = {
+        "producer": {"publish", "publish_many", "topic", "offsets"},
+        "consumer": {"read", "offsets", "topic", "pin"},
+        "admin": {
+            "publish",
+            "publish_many",
+            "read",
+            "offsets",
+            "topic",
+            "pin",
+            "create",
+            "alter",
+            "delete",
+            "retention",
+        },
+    }
+    for kind in KINDS:
+        with trunkline.connect(logins[kind]) as tl:
+            keyed = [trunkline.Message(b"x", key=str(n)) for n in range(9)]
+            calls: dict[str, Callable[[], object]] = {
+                "publish": partial(tl.publish, "orders", b"x"),
+                "publish_many": partial(tl.publish_many, "orders", keyed),
+                "read": partial(tl.read, "orders"),
+                "offsets": partial(tl.offsets, "orders"),
+                "topic": partial(tl.topic, "orders"),
+                "pin": partial(tl.pin, "orders", 0, 1),
+                "create": partial(tl.create_topic, "other"),
+                "alter": partial(tl.alter_topic, "other", retention_bytes=1),
+                "retention": tl.retention_run,
+                "delete": partial(tl.delete_topic, "other"),
+            }
+            done = set()
+            for name, call in calls.items():
+                try:
+                    call()
+                    done.add(name)
+                except errors.PermissionDenied as error:
+                    assert error.code == "TL035"  # noqa: PT017 - any other outcome fails below
+            assert done == allowed[kind], kind
+    with pytest.raises(errors.PermissionDenied):
+        trunkline.connect(logins["nobody"])
+
+
+def test_producers_and_consumers_have_functions_and_no_tables(db_url: str, logins: dict[str, str]) -> None:
+    with trunkline.connect(db_url) as owner:
+        owner.create_topic("orders")
+        owner.publish("orders", b"x")
+    for kind in ("producer", "consumer", "admin", "nobody"):
+        with psycopg.connect(logins[kind], autocommit=True) as connection:
+            for table in (
+                "meta",
+                "topic",
+                "topic_partition",
+                "segment",
+                "segment_partition",
+                "producer",
+                "segment_1",
+            ):
+                for statement in ("select from trunkline.{}", "delete from trunkline.{}"):
+                    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                        connection.execute(sql.SQL(statement).format(sql.Identifier(table)))
+
+
+def test_a_producer_publishes_into_segments_that_were_made_later(db_url: str, logins: dict[str, str]) -> None:
+    with trunkline.connect(logins["producer"]) as tl, trunkline.connect(logins["admin"]) as admin:
+        admin.create_topic("orders", settings=trunkline.TopicSettings(segment_bytes=65536))
+        for _ in range(5):
+            tl.publish_many("orders", [os.urandom(1024) for _ in range(300)])
+        assert len(admin.describe_topic("orders").segments) > 1
+
+
+def test_nothing_is_executable_by_everybody_and_definers_fix_their_path(db_url: str) -> None:
+    with trunkline.connect(db_url) as tl:
+        tl.create_topic("orders")
+    with psycopg.connect(db_url) as connection:
+        ours = "pronamespace = 'trunkline'::regnamespace"
+        public = f"select proname from pg_proc where {ours} and has_function_privilege('public', oid, 'execute')"
+        assert connection.execute(public.encode()).fetchall() == []
+        unsafe = connection.execute(
+            f"select proname from pg_proc where {ours} and prosecdef and coalesce(not proconfig @> "
+            "array['search_path=pg_catalog, trunkline, pg_temp'], true)".encode()
+        ).fetchall()
+        assert unsafe == []
+        twice = f"select proname from pg_proc where {ours} group by 1 having count(*) > 1"
+        assert connection.execute(twice.encode()).fetchall() == []
+        open_definers = connection.execute(
+            f"select proname from pg_proc where {ours} and prosecdef".encode()
+        ).fetchall()
+        granted = {name for kind in KINDS for name in script.functions_of(kind)}
+        assert {name for (name,) in open_definers} - granted == {"segment_1_append"}
+
+
+def test_a_temporary_table_does_not_hijack_a_function(db_url: str, logins: dict[str, str]) -> None:
+    with trunkline.connect(db_url) as tl:
+        tl.create_topic("orders")
+        with psycopg.connect(logins["producer"], autocommit=True) as connection:
+            connection.execute("create temp table topic (like pg_class)")
+            connection.execute("create temp table segment_1 (x int)")
+            connection.execute("create function pg_temp.clock_now() returns timestamptz language sql as 'select now()'")
+            connection.execute("select trunkline.log_publish('orders', 'x')")
+        assert [record.payload for record in tl.read("orders")] == [b"x"]
+
+
+def test_no_session_can_set_the_clock(db_url: str, logins: dict[str, str]) -> None:
+    replace = "create or replace function trunkline.clock_now() returns timestamptz language sql as 'select now()'"
+    with (
+        psycopg.connect(logins["admin"], autocommit=True) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute(replace)
+
+
+def test_a_password_is_in_no_error_and_no_repr(db_url: str) -> None:
+    parts = conninfo_to_dict(db_url)
+    wrong = f"postgresql://{parts['user']}:s3cr3t-wrong@{parts['host']}:{parts['port']}/{parts['dbname']}"
+    with pytest.raises(errors.PermissionDenied) as caught:
+        trunkline.connect(wrong)
+    assert "s3cr3t" not in str(caught.value)
+    with pytest.raises(errors.InvalidArgument) as malformed:
+        trunkline.connect("postgresql//user:s3cr3t@host/db")
+    assert "s3cr3t" not in repr(malformed.value)
+    with trunkline.connect(db_url) as tl:
+        assert str(parts["password"]) not in repr(tl)
