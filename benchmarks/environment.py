@@ -45,7 +45,7 @@ class Environment(msgspec.Struct, frozen=True):
 def look(url: str) -> Environment:
     """What the server at the URL says of itself, and this machine."""
     with psycopg.connect(url, autocommit=True) as connection:
-        settings = dict(connection.execute("select name, setting from pg_settings").fetchall())
+        settings: dict[str, str] = dict(connection.execute("select name, setting from pg_settings").fetchall())
         shown = connection.execute("show shared_buffers").fetchone()
         squeezes = connection.execute(
             "select enumvals from pg_settings where name = 'default_toast_compression'"

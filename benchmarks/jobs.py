@@ -62,6 +62,29 @@ class Fill:
 
 
 @dataclass(frozen=True)
+class Pour:
+    """Write many batches, the same few in turn, so that the process stays small; how many records."""
+
+    place: Place
+    payloads: Payloads
+    batch_records: int
+    batches: int
+
+    @contextmanager
+    def opened(self) -> Iterator[Callable[[], int]]:
+        some = self.payloads.batches(max(1, self.payloads.distinct // self.batch_records), self.batch_records)
+        place = self.place
+        with place.side.writer(place.url, place.log, place.partition) as write:
+
+            def pour() -> int:
+                for number in range(self.batches):
+                    write(some[number % len(some)])
+                return self.batches * self.batch_records
+
+            yield pour
+
+
+@dataclass(frozen=True)
 class Flow:
     """When each batch of a writer was durable, on the clock all processes share."""
 

@@ -10,6 +10,7 @@ import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from random import Random
 from typing import Literal
@@ -19,13 +20,14 @@ SEED = 20_251_116
 
 Kind = Literal["json", "random"]
 
-_WORDS = tuple(
-    "please leave the parcel with a neighbour or behind green gate ring twice blue box fragile glass handle care call "
-    "before delivery after six on weekdays only gift wrap message happy birthday from all of us invoice to company "
-    "address third floor left entrance second street door code is changed thank you very much see order note urgent "
-    "return label inside do not bend keep cold dry upright signature needed evening morning courier waits garden shed "
-    "porch office reception concierge lobby elevator broken use stairs dog friendly bell loud sleeping child quiet".split()
-)
+_TEXT = """
+please leave the parcel with a neighbour or behind green gate ring twice blue box fragile glass handle care
+call before delivery after six on weekdays only gift wrap message happy birthday from all of us invoice to
+company address third floor left entrance second street door code is changed thank you very much see order
+note urgent return label inside do not bend keep cold dry upright signature needed evening morning courier
+waits garden shed porch office reception concierge lobby elevator broken use stairs dog friendly bell loud
+sleeping child quiet
+"""
 _COLOURS = ("RED", "BLUE", "GREEN", "BLACK", "WHITE", "GREY")
 
 
@@ -54,19 +56,20 @@ def made(payloads: Payloads) -> tuple[bytes, ...]:
     chance = Random(f"{payloads.seed}/{payloads.kind}/{payloads.writer}")
     if payloads.kind == "random":
         return tuple(chance.randbytes(payloads.random_bytes) for _ in range(payloads.distinct))
-    return tuple(_order(chance, number) for number in range(payloads.distinct))
+    words = _TEXT.split()
+    return tuple(_order(chance, number, words) for number in range(payloads.distinct))
 
 
-def _order(chance: Random, number: int) -> bytes:
+def _order(chance: Random, number: int, words: Sequence[str]) -> bytes:
     digits = f"{chance.getrandbits(128):032x}"
-    second = number % 86_400
+    time = datetime(2025, 11, 16, tzinfo=UTC) + timedelta(seconds=number, milliseconds=chance.randrange(1000))
     order = {
         "id": f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}",
         "user": f"user-{chance.randrange(1_000_000):06d}",
         "amount": chance.randrange(100, 100_000) / 100,
         "sku": f"{chance.choice(_COLOURS)}-{chance.randrange(100_000):05d}",
-        "time": f"2025-11-16T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}.{chance.randrange(1000):03d}Z",
-        "text": " ".join(chance.choices(_WORDS, k=chance.randrange(8, 17))),
+        "time": time.isoformat(timespec="milliseconds"),
+        "text": " ".join(chance.choices(words, k=chance.randrange(8, 17))),
     }
     return json.dumps(order, separators=(",", ":")).encode()
 

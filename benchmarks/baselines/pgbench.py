@@ -84,9 +84,7 @@ def run(pgbench: str, url: str, scripts: Sequence[str], transactions: int) -> li
 
 
 def _started(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
-    )
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
 
 
 def _environment(url: str) -> dict[str, str]:

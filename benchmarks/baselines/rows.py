@@ -49,8 +49,7 @@ from reserve r, unnest({payloads}) with ordinality as p(payload, ord)
 """
 _ROWS = "select c_offset, payload from {table} where c_offset >= {start} and c_offset < {end} order by c_offset"
 _RECORDS = (
-    "select c_offset, payload, created_at from {table} "
-    "where c_offset >= {start} and c_offset < {end} order by c_offset"
+    "select c_offset, payload, created_at from {table} where c_offset >= {start} and c_offset < {end} order by c_offset"
 )
 
 
@@ -120,8 +119,7 @@ def _payloads_of_records(log: int, partition: int) -> Callable[[Sequence[tuple[A
 
     def payloads(rows: Sequence[tuple[Any, ...]]) -> list[bytes]:
         records = [
-            Record(topic, partition, offset, None, payload, (), created_at)
-            for offset, payload, created_at in rows
+            Record(topic, partition, offset, None, payload, (), created_at) for offset, payload, created_at in rows
         ]
         return [record.payload for record in records]
 
@@ -142,9 +140,7 @@ def write_statement(log: int, partition: int, payloads: sql.Composable) -> sql.C
     return composed(_WRITE, log, partition, payloads=payloads)
 
 
-def read_statement(
-    log: int, partition: int, shape: Shape, start: sql.Composable, end: sql.Composable
-) -> sql.Composed:
+def read_statement(log: int, partition: int, shape: Shape, start: sql.Composable, end: sql.Composable) -> sql.Composed:
     """Records from ``start`` to before ``end``. Also what pgbench is given."""
     return composed(_ROWS if shape == "columns" else _RECORDS, log, partition, start=start, end=end)
 

@@ -58,8 +58,9 @@ def consume(
     exit_at_end: bool,
     as_json: bool,
 ) -> None:
-    """Read records, without a group: nothing is remembered, nobody is disturbed.
+    """Read records, without a group.
 
+    Nothing is remembered, and nobody is disturbed.
     Without -e, -n or an end it follows the log until Ctrl-C, also when piped. On a terminal it writes a line a
     record; piped, or with --json, JSON lines: bytes that are not UTF-8 are in base64, as payload_base64,
     key_base64 and value_base64.
@@ -92,10 +93,11 @@ def consume(
 @_partition_option
 @_output_options
 @url_option
-def tail(
-    topic: str, count: int, partitions: tuple[int, ...], layout: str | None, *, as_json: bool
-) -> None:
-    """Show the newest records of a topic, all partitions together by time, then follow it until Ctrl-C."""
+def tail(topic: str, count: int, partitions: tuple[int, ...], layout: str | None, *, as_json: bool) -> None:
+    """Show the newest records, then follow the topic.
+
+    All partitions together, by time. Ctrl-C ends it.
+    """
     from trunkline.cli.follow import Follower
 
     show = _show(layout, as_json=as_json)
@@ -165,15 +167,11 @@ def _logs(tl: Client, topic: str, partitions: tuple[int, ...]) -> list[Partition
     logs = tl.offsets(topic)
     missing = set(partitions) - {log.partition for log in logs}
     if missing:
-        raise NotFound(
-            f"topic {topic} has no partition {min(missing)}; its partitions are 0 to {len(logs) - 1}"
-        )
+        raise NotFound(f"topic {topic} has no partition {min(missing)}; its partitions are 0 to {len(logs) - 1}")
     return [log for log in logs if not partitions or log.partition in partitions]
 
 
-def _follower(
-    tl: Client, topic: str, span: Span, partitions: tuple[int, ...], *, exit_at_end: bool
-) -> Follower:
+def _follower(tl: Client, topic: str, span: Span, partitions: tuple[int, ...], *, exit_at_end: bool) -> Follower:
     from trunkline.cli.follow import Follower
     from trunkline.engine.offsets import offset_of, stop_of
 

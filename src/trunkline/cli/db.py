@@ -11,7 +11,7 @@ ROLES_HELP = "create: make trunkline_producer, _consumer and _admin. none: the o
 
 @click.group()
 def db() -> None:
-    """Install the schema into a database, bring it up to date, verify it, remove it."""
+    """Install, upgrade, verify, remove the schema."""
 
 
 def _roles_option(command: click.decorators.FC) -> click.decorators.FC:

@@ -124,9 +124,7 @@ def _start(data_dir: str | None) -> Server:
 def _announce(running: Server) -> None:
     click.echo(f"PostgreSQL {running.version} with Trunkline, for development; data in {running.data_dir}")
     click.echo(f"\n  {running.url}\n")
-    click.echo(
-        "The command `trunkline` and trunkline.connect() find it by themselves: try `trunkline --help`."
-    )
+    click.echo("The command `trunkline` and trunkline.connect() find it by themselves: try `trunkline --help`.")
     click.echo("Other programs and Spark take the URL above.")
 
 

@@ -40,7 +40,7 @@ def _piece(piece: str) -> Callable[[Record], bytes]:
 
 def _escape(piece: str) -> bytes:
     if piece[1:2] == "x" and len(piece) == 4:
-        return bytes([int(piece[2:], 16)])
+        return bytes([int(f"0{piece[1:]}", 0)])
     if piece[1:] not in _SIMPLE:
         raise InvalidArgument(rf"there is no escape {piece!r}; write \n \t \r \0 \\ or \xNN")
     return _SIMPLE[piece[1:]]

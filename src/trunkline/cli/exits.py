@@ -13,6 +13,7 @@ UNAVAILABLE = 4
 PERMISSION = 5
 CONFLICT = 6
 UNKNOWN_OUTCOME = 7
+HUNG_UP = 129
 INTERRUPTED = 130
 CLOSED_PIPE = 141
 TERMINATED = 143
@@ -26,6 +27,7 @@ MEANINGS = {
     PERMISSION: "not allowed: password, grants, or a server that takes no writes",
     CONFLICT: "the state of the database forbids it: exists already, another schema, key order",
     UNKNOWN_OUTCOME: "the connection broke at the commit: it may or may not have been done",
+    HUNG_UP: "the terminal was closed",
     INTERRUPTED: "Ctrl-C",
     CLOSED_PIPE: "the reader of our output went away",
     TERMINATED: "SIGTERM",
@@ -57,8 +59,3 @@ _BY_CLASS: tuple[tuple[type[TrunklineError], int], ...] = (
 def exit_code_of(kind: type[TrunklineError]) -> int:
     """The exit code of a command that ended with an error of this class."""
     return next((code for cls, code in _BY_CLASS if issubclass(kind, cls)), FAILURE)
-
-
-def summary() -> str:
-    """One line a code, for --help."""
-    return "\n".join(f"{code:3}  {meaning}" for code, meaning in MEANINGS.items())

@@ -61,10 +61,8 @@ class Follower:
             idle = 0 if found else idle + 1
             if not found and not self._done():
                 yield []
-                chance = random.random()  # noqa: S311 - to spread polls, not to keep a secret
-                wait_unless_closed(
-                    backoff_s(idle - 1, first_s=POLL_FIRST_S, max_s=POLL_MAX_S, chance=chance)
-                )
+                chance = random.random()
+                wait_unless_closed(backoff_s(idle - 1, first_s=POLL_FIRST_S, max_s=POLL_MAX_S, chance=chance))
 
     def _done(self) -> bool:
         stops = self._stops
@@ -96,5 +94,5 @@ def wait_unless_closed(delay_s: float) -> None:
     with suppress(OSError, ValueError):
         poll.register(sys.stdout.fileno(), 0)
     for _, event in poll.poll(delay_s * 1000):
-        if event & (select.POLLERR | select.POLLNVAL):
+        if event & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
             raise BrokenPipeError

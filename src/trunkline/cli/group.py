@@ -15,9 +15,15 @@ import click
 from trunkline.cli import exits
 from trunkline.errors import TrunklineError
 
+ENDING = (signal.SIGTERM, signal.SIGHUP)
 
-class _Terminated(BaseException):
-    """SIGTERM came. Not an Exception, so that whatever is open is closed on the way out, and nothing catches it."""
+
+class _Ended(BaseException):
+    """A signal came. Not an Exception, so that whatever is open is closed on the way out, and nothing catches it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = 128 + number
 
 
 class CommandLine(click.Group):
@@ -25,7 +31,7 @@ class CommandLine(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with _sigterm_ends_well():
+            with _signals_end_well():
                 super().invoke(ctx)
                 sys.stdout.flush()
         except TrunklineError as error:
@@ -39,27 +45,34 @@ class CommandLine(click.Group):
             ctx.exit(exits.FAILURE)
         except KeyboardInterrupt:
             ctx.exit(exits.INTERRUPTED)
-        except _Terminated:
-            ctx.exit(exits.TERMINATED)
+        except _Ended as signalled:
+            ctx.exit(signalled.exit_code)
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
+        """In the order in which they were added, which is the order in which they are met."""
+        return list(self.commands)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), meaning) for code, meaning in exits.MEANINGS.items()])
 
 
 @contextmanager
-def _sigterm_ends_well() -> Iterator[None]:
-    before = signal.signal(signal.SIGTERM, _terminate)
+def _signals_end_well() -> Iterator[None]:
+    # What is ignored stays ignored: so it is under nohup.
+    chosen = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _end) for number in chosen}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, action in before.items():
+            signal.signal(number, action)
 
 
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+def _end(number: int, _: FrameType | None) -> NoReturn:
     # A second one means now.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    raise _Terminated
+    signal.signal(number, signal.SIG_DFL)
+    raise _Ended(number)
 
 
 def _forget_stdout() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, BinaryIO
 
 import click
@@ -16,7 +16,7 @@ def on_terminal() -> bool:
 
 def stdout() -> BinaryIO:
     """Standard output as bytes, for what must arrive exactly as it is."""
-    return click.get_binary_stream("stdout")
+    return sys.stdout.buffer
 
 
 def write_json(value: Any) -> None:
@@ -94,13 +94,7 @@ def bytes_text(count: int | None) -> str:
 
 
 def duration_text(seconds: float | None) -> str:
-    """A duration in its two largest units: 7d, 1h 30m, 45s."""
-    if seconds is None:
-        return "-"
-    left = max(0, round(seconds))
-    parts: list[str] = []
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        amount, left = divmod(left, length)
-        if amount:
-            parts.append(f"{amount}{unit}")
-    return " ".join(parts[:2]) or "0s"
+    """A duration in its two largest units: 7 d, 1 h 30 min, 45 s."""
+    from trunkline.status.findings import age_text
+
+    return "-" if seconds is None else age_text(timedelta(seconds=seconds))

@@ -6,7 +6,8 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from trunkline import Client, Message, Position, Topic
 
 CHUNK_BYTES = 1024 * 1024
+LINES_AT_ONCE = 1_000
 PROGRESS_EVERY_S = 0.5
 
 
@@ -34,47 +36,46 @@ PROGRESS_EVERY_S = 0.5
 @click.option("-q", "--quiet", is_flag=True, help="Do not print positions.")
 @click.option("--json", "as_json", is_flag=True, help="Print positions as JSON, one object a line.")
 @url_option
-def produce(
-    topic: str,
-    payloads: tuple[str, ...],
-    source: BinaryIO | None,
-    key: str | None,
-    key_delimiter: str | None,
-    headers: list[tuple[str, str]],
-    partition: int | None,
-    *,
-    whole: bool,
-    quiet: bool,
-    as_json: bool,
-) -> None:
-    """Publish records: each PAYLOAD, else each line of standard input or of a file.
+def produce(topic: str, payloads: tuple[str, ...], source: BinaryIO | None, **options: Any) -> None:
+    """Publish records.
 
-    A line is a record without its newline; an empty line is an empty record. A record is durable once its
-    PARTITION:OFFSET is printed. If it fails midway, it says how many records are in the log.
+    Each PAYLOAD is one, else each line of standard input or of a file. A line is a record without its newline;
+    an empty line is an empty record. A record is durable once its PARTITION:OFFSET is printed. If it fails
+    midway, it says how many records are surely in the log.
     """
-    _check_combination(payloads, source, key, key_delimiter, whole=whole)
-    shape = _Shape(key, key_delimiter, headers, partition)
+    wanted = Options(**options)
+    _check_combination(payloads, source, wanted)
+    shape = _Shape(wanted)
     with connect() as tl:
         known = tl.topic(topic)
-        given = _given(payloads, source or click.get_binary_stream("stdin"), known, whole=whole)
+        given = _given(payloads, source or sys.stdin.buffer, known, whole=wanted.whole)
         chunks = ([shape.message(payload) for payload in chunk] for chunk in given)
-        _Publishing(tl, topic, quiet=quiet, as_json=as_json).run(chunks)
+        _Publishing(tl, topic, wanted).run(chunks)
 
 
-def _check_combination(
-    payloads: tuple[str, ...], source: BinaryIO | None, key: str | None, delimiter: str | None, *, whole: bool
-) -> None:
-    if payloads and (source is not None or whole):
+@dataclass(frozen=True)
+class Options:
+    """What the command was told about its records and its output."""
+
+    key: str | None
+    key_delimiter: str | None
+    headers: list[tuple[str, str]]
+    partition: int | None
+    whole: bool
+    quiet: bool
+    as_json: bool
+
+
+def _check_combination(payloads: tuple[str, ...], source: BinaryIO | None, wanted: Options) -> None:
+    if payloads and (source is not None or wanted.whole):
         raise click.UsageError("give payloads as arguments, or read them with --file or --whole, not both")
-    if delimiter is not None and (key is not None or whole):
+    if wanted.key_delimiter is not None and (wanted.key is not None or wanted.whole):
         raise click.UsageError("--key-delimiter does not go with --key or --whole")
-    if delimiter == "":
+    if wanted.key_delimiter == "":
         raise click.UsageError("--key-delimiter must not be empty")
 
 
-def _given(
-    payloads: tuple[str, ...], source: BinaryIO, topic: Topic, *, whole: bool
-) -> Iterator[list[bytes]]:
+def _given(payloads: tuple[str, ...], source: BinaryIO, topic: Topic, *, whole: bool) -> Iterator[list[bytes]]:
     """Lists of payloads, each as many as are there to be published at once."""
     if payloads:
         # The bytes that the shell gave, whatever they are.
@@ -107,7 +108,8 @@ def read_lines(source: BinaryIO, line_bytes_max: int) -> Iterator[list[bytes]]:
         if lines:
             lines[0] = b"".join([*rest, lines[0]])
             rest, rest_bytes = [], 0
-            yield lines
+            for start in range(0, len(lines), LINES_AT_ONCE):
+                yield lines[start : start + LINES_AT_ONCE]
         rest.append(last)
         rest_bytes += len(last)
         if rest_bytes > line_bytes_max:
@@ -122,15 +124,13 @@ def read_lines(source: BinaryIO, line_bytes_max: int) -> Iterator[list[bytes]]:
 class _Shape:
     """What every record of one command has in common."""
 
-    def __init__(
-        self, key: str | None, delimiter: str | None, headers: list[tuple[str, str]], partition: int | None
-    ) -> None:
+    def __init__(self, wanted: Options) -> None:
         from trunkline.cli.escapes import unescape
 
-        self._key = None if key is None else os.fsencode(key)
-        self._delimiter = None if delimiter is None else unescape(delimiter)
-        self._headers = [(name, os.fsencode(value)) for name, value in headers]
-        self._partition = partition
+        self._key = None if wanted.key is None else os.fsencode(wanted.key)
+        self._delimiter = None if wanted.key_delimiter is None else unescape(wanted.key_delimiter)
+        self._headers = [(name, os.fsencode(value)) for name, value in wanted.headers]
+        self._partition = wanted.partition
         self._seen = 0
 
     def message(self, payload: bytes) -> Message:
@@ -148,14 +148,14 @@ class _Shape:
 class _Publishing:
     """Publishes what comes and says where it went."""
 
-    def __init__(self, tl: Client, topic: str, *, quiet: bool, as_json: bool) -> None:
+    def __init__(self, tl: Client, topic: str, wanted: Options) -> None:
         self._tl = tl
         self._topic = topic
-        self._quiet = quiet
-        self._as_json = as_json
+        self._quiet = wanted.quiet
+        self._as_json = wanted.as_json
         self._done = 0
         # Positions on the same terminal are progress enough.
-        self._progress = sys.stderr.isatty() and (quiet or not on_terminal())
+        self._progress = sys.stderr.isatty() and (wanted.quiet or not on_terminal())
         self._shown_at = time.monotonic()
 
     def run(self, chunks: Iterable[list[Message]]) -> None:
@@ -166,7 +166,7 @@ class _Publishing:
                 self._say(positions)
         except TrunklineError:
             if self._done:
-                click.echo(f"{self._done:,} records are in the log; the next one is not", err=True)
+                click.echo(f"at least the first {self._done:,} records are in the log", err=True)
             raise
         if not self._done and not self._quiet:
             click.echo("the input was empty: nothing was published", err=True)

@@ -29,7 +29,7 @@ SET_HELP = (
 
 @click.group()
 def topic() -> None:
-    """Create topics, look at them, change and delete them."""
+    """Create, describe, alter, delete topics."""
 
 
 def _json_option(command: click.decorators.FC) -> click.decorators.FC:

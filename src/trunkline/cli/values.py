@@ -88,7 +88,7 @@ def _pairs(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]
     return [(name, value) for name, _equals, value in pairs]
 
 
-class Seconds(click.ParamType):
+class Seconds(click.ParamType[float]):
     """A duration on the command line, in seconds."""
 
     name = "duration"

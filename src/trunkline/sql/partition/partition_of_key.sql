@@ -17,8 +17,8 @@ begin
     end if;
     h := (2538058380 # length) & mask;
     while length - i >= 4 loop
-        k := get_byte(key, i) | get_byte(key, i + 1) << 8 | get_byte(key, i + 2) << 16
-            | get_byte(key, i + 3)::bigint << 24;
+        k := get_byte(key, i) | (get_byte(key, i + 1) << 8) | (get_byte(key, i + 2) << 16)
+            | (get_byte(key, i + 3)::bigint << 24);
         k := (k * m) & mask;
         k := k # (k >> 24);
         k := (k * m) & mask;

@@ -35,6 +35,7 @@ begin
     if not checked and (record_count = cardinality(payloads) and array_ndims(payloads) = 1
         and array_position(payloads, null) is null and (keys is null or cardinality(keys) = record_count)
         and (producer_id is null or (producer_epoch >= 0 and sequence > 0))
+        and (header_counts is not null or (header_names is null and header_values is null))
         and current_setting('transaction_isolation') = 'read committed'
         and current_setting('synchronous_commit') <> 'off'
         and current_setting('max_prepared_transactions') = '0') is not true then

@@ -6,7 +6,8 @@ language sql volatile
 as $$
     select pg_total_relation_size(to_regclass('trunkline.segment_' || s.segment_id)) >= t.segment_bytes
         or trunkline.clock_now() >= s.opened_at
-            + least(t.segment_age_s, greatest(t.retention_age_s / 8, 1)) * interval '1 second'
+            + least(t.segment_age_s, case when t.retention_age_s is not null then greatest(t.retention_age_s / 8, 1) end)
+            * interval '1 second'
     from trunkline.segment s join trunkline.topic t on t.topic_id = s.topic_id
     where s.segment_id = segment_is_full.segment_id
 $$;

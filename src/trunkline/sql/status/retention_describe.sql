@@ -17,7 +17,8 @@ as $$
         select s.*, t.name, t.open_segment_id, t.retention_age_s, t.retention_bytes,
             s.segment_id = t.open_segment_id as is_open,
             coalesce(s.byte_count, pg_total_relation_size(to_regclass('trunkline.segment_' || s.segment_id)), 0) as size,
-            s.opened_at + least(t.segment_age_s, greatest(t.retention_age_s / 8, 1)) * interval '1 second' as roll_due,
+            s.opened_at + least(t.segment_age_s, case when t.retention_age_s is not null
+                then greatest(t.retention_age_s / 8, 1) end) * interval '1 second' as roll_due,
             coalesce(s.last_append_time, s.sealed_at) + t.retention_age_s * interval '1 second' as expires,
             lead(s.opened_at) over (partition by s.topic_id order by s.segment_id) as followed_at
         from trunkline.segment s left join trunkline.topic t using (topic_id))

@@ -1,0 +1,1 @@
+"""What an operator sees: facts read through the schema's own functions, and what they mean."""

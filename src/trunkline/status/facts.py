@@ -1,0 +1,119 @@
+"""What is read of a server and its log. Each value is one row of a function of the schema, in its words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+SERVER = "select * from trunkline.server_describe()"
+SESSIONS = "select * from trunkline.session_count()"
+SNAPSHOTS = "select * from trunkline.snapshot_list(%s::int4)"
+LOCKS = "select * from trunkline.lock_holder_list()"
+RETENTION = "select * from trunkline.retention_describe()"
+
+SNAPSHOTS_MAX = 20
+
+
+class Ask(Protocol):
+    """Runs one statement that changes nothing; its rows."""
+
+    def __call__(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
+
+
+class ServerFacts(msgspec.Struct, frozen=True):
+    """The server, and the settings that decide whether a commit survives a crash."""
+
+    server_version: str
+    server_version_num: int
+    is_standby: bool
+    has_lz4: bool
+    fsync: bool
+    synchronous_commit: str
+    full_page_writes: bool
+    data_checksums: bool
+    synchronous_standby_names: str
+    segments: int
+    segments_max: int
+    server_time: datetime
+
+
+class SessionCount(msgspec.Struct, frozen=True):
+    """How many sessions of the database this role may look into, and how many it may not."""
+
+    visible: int
+    hidden: int
+
+
+class SnapshotHolder(msgspec.Struct, frozen=True):
+    """Who keeps old row versions alive: ``holder`` is session, prepared (a transaction) or slot (of replication)."""
+
+    holder: str
+    name: str | None
+    pid: int | None
+    user_name: str | None
+    application: str | None
+    state: str | None
+    since: datetime | None
+    query_start: datetime | None
+    transactions_behind: int
+
+
+class LockHolder(msgspec.Struct, frozen=True):
+    """A session that holds, or waits for, the lock of a partition, or of a whole topic (``partition`` is None)."""
+
+    topic: str
+    partition: int | None
+    pid: int | None
+    granted: bool
+    waiting_since: datetime | None
+    user_name: str | None
+    application: str | None
+    state: str | None
+    transaction_since: datetime | None
+    query_start: datetime | None
+
+
+class RetentionState(msgspec.Struct, frozen=True):
+    """How far the upkeep of a topic has come (``topic`` is None: what deleted topics left).
+
+    ``…_since`` says since when something is due, None where nothing is.
+    """
+
+    topic: str | None
+    retention_age_s: int | None
+    retention_bytes: int | None
+    segments: int
+    segments_moving: int
+    segments_released: int
+    byte_count: int
+    roll_due_since: datetime | None
+    moving_since: datetime | None
+    expired_since: datetime | None
+    released_since: datetime | None
+    bytes_over: int | None
+
+
+def read_server(ask: Ask) -> ServerFacts:
+    (row,) = ask(SERVER)
+    return ServerFacts(*row)
+
+
+def read_sessions(ask: Ask) -> SessionCount:
+    (row,) = ask(SESSIONS)
+    return SessionCount(*row)
+
+
+def read_snapshots(ask: Ask) -> list[SnapshotHolder]:
+    """Oldest first, as far as this role may see them."""
+    return [SnapshotHolder(*row) for row in ask(SNAPSHOTS, [SNAPSHOTS_MAX])]
+
+
+def read_locks(ask: Ask) -> list[LockHolder]:
+    return [LockHolder(*row) for row in ask(LOCKS)]
+
+
+def read_retention(ask: Ask) -> list[RetentionState]:
+    return [RetentionState(*row) for row in ask(RETENTION)]

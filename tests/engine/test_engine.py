@@ -1,0 +1,154 @@
+"""What the client decides: routing, batching, sequence numbers, back-off. Pure, so property tests do most of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from uuid import uuid4
+
+import psycopg
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trunkline.client.arrays import bytea_array, integer_array, register, text_array
+from trunkline.engine.backoff import backoff_s
+from trunkline.engine.batching import BatchLimits, Outgoing, route, split, take
+from trunkline.engine.producing import SEQUENCE_MAX, ProducerState
+from trunkline.engine.routing import murmur2, partition_of_key
+from trunkline.server import Server
+
+# Kafka's own test vectors for murmur2, as signed 32-bit numbers.
+GOLDEN = [
+    (b"21", -973932308),
+    (b"foobar", -790332482),
+    (b"a-little-bit-long-string", -985981536),
+    (b"a-little-bit-longer-string", -1486304829),
+    (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+    (b"abc", 479470107),
+]
+
+
+@pytest.mark.parametrize(("key", "signed"), GOLDEN)
+def test_S4_03_the_hash_of_keys_is_kafkas(key: bytes, signed: int) -> None:
+    assert murmur2(key) == signed & 0xFFFFFFFF
+
+
+@settings(max_examples=200, deadline=None)
+@given(keys=st.lists(st.binary(max_size=40), min_size=1, max_size=50), partitions=st.integers(1, 1024))
+def test_S4_03_python_and_sql_send_every_key_to_the_same_partition(
+    sql_connection: psycopg.Connection[tuple[int]], keys: list[bytes], partitions: int
+) -> None:
+    query = "select trunkline.partition_of_key(k, %s) from unnest(%s::bytea[]) with ordinality u(k, n) order by n"
+    found = [row[0] for row in sql_connection.execute(query, [partitions, keys]).fetchall()]
+    assert found == [partition_of_key(key, partitions) for key in keys]
+    assert all(0 <= partition < partitions for partition in found)
+
+
+@pytest.fixture(scope="module")
+def sql_connection(server: Server, template: str) -> Iterator[psycopg.Connection[tuple[int]]]:
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(f"create database engine template {template}".encode())
+        with psycopg.connect(server.database_url("engine"), autocommit=True) as opened:
+            yield opened
+        connection.execute("drop database engine with (force)")
+
+
+records = st.builds(
+    Outgoing,
+    payload=st.binary(max_size=200),
+    key=st.none() | st.binary(max_size=8),
+    headers=st.just(()) | st.just((("h", b"v" * 30),)),
+    partition=st.none() | st.integers(0, 3),
+)
+limits = st.builds(BatchLimits, st.integers(1, 20), st.integers(1, 2000), st.integers(40, 220))
+
+
+@given(given_records=st.lists(records, max_size=60), bounds=limits)
+def test_splitting_keeps_every_record_in_order_and_every_piece_in_its_limits(
+    given_records: list[Outgoing], bounds: BatchLimits
+) -> None:
+    pieces = list(split(given_records, bounds))
+    assert [record for piece in pieces for record in piece] == given_records
+    for piece in pieces:
+        assert len(piece) <= bounds.records_max
+        assert len(piece) == 1 or sum(record.size for record in piece) <= bounds.bytes_max
+        assert len(piece) == 1 or all(record.size <= bounds.alone_bytes for record in piece)
+
+
+class Waiting:
+    def __init__(self, entry_records: list[Outgoing]) -> None:
+        self.records = entry_records
+        self.size = sum(record.size for record in entry_records)
+
+
+@given(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=40), bounds=limits)
+def test_taking_keeps_the_order_and_takes_as_much_as_fits(sizes: list[int], bounds: BatchLimits) -> None:
+    entries = [Waiting([Outgoing(b"x" * size, None, (), None)]) for size in sizes]
+    pending = deque(entries)
+    taken = []
+    while pending:
+        batch = take(pending, bounds)
+        assert batch
+        assert len(batch) <= bounds.records_max
+        total = sum(entry.size for entry in batch)
+        assert len(batch) == 1 or total <= bounds.bytes_max
+        if pending and len(batch) < bounds.records_max and total + pending[0].size <= bounds.bytes_max:
+            assert batch[-1].size > bounds.alone_bytes or pending[0].size > bounds.alone_bytes
+        taken += batch
+    assert taken == entries
+
+
+@given(given_records=st.lists(records, min_size=1, max_size=60), partitions=st.integers(4, 9), sticky=st.integers(0, 3))
+def test_routing_sends_each_record_once_in_order(given_records: list[Outgoing], partitions: int, sticky: int) -> None:
+    routed = route(given_records, partitions, sticky)
+    assert list(routed) == sorted(routed)
+    assert sorted(index for indexes in routed.values() for index in indexes) == list(range(len(given_records)))
+    for partition, indexes in routed.items():
+        assert indexes == sorted(indexes)
+        for index in indexes:
+            record = given_records[index]
+            expected = partition_of_key(record.key, partitions) if record.key is not None else sticky
+            assert partition == (expected if record.partition is None else record.partition)
+
+
+def test_sequences_count_per_partition_and_start_anew_in_a_new_epoch() -> None:
+    producer = ProducerState(uuid4())
+    assert producer.next_of([0, 2]) == [1, 1]
+    assert producer.next_of([0, 2]) == [1, 1]
+    producer.done([0, 2])
+    assert producer.next_of([0, 1]) == [2, 1]
+    producer.next_epoch()
+    assert (producer.epoch, producer.next_of([0, 1])) == (1, [1, 1])
+
+
+def test_sequences_that_reach_their_end_go_on_in_a_new_epoch() -> None:
+    producer = ProducerState(uuid4())
+    producer._last[0] = SEQUENCE_MAX - 1
+    assert (producer.next_of([0]), producer.epoch) == ([SEQUENCE_MAX], 0)
+    producer.done([0])
+    assert (producer.next_of([0]), producer.epoch) == ([1], 1)
+
+
+@given(attempt=st.integers(0, 10_000), chance=st.floats(0, 1, exclude_max=True))
+def test_back_off_grows_to_its_bound_and_never_past_it(attempt: int, chance: float) -> None:
+    delay = backoff_s(attempt, first_s=0.02, max_s=1.0, chance=chance)
+    assert 0.01 <= delay <= 1.0
+    assert delay <= 0.02 * 2**attempt if attempt < 6 else delay >= 0.5
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    values=st.lists(st.none() | st.binary(max_size=5000), max_size=20),
+    texts=st.lists(
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20), max_size=20
+    ),
+    numbers=st.lists(st.integers(-(2**31), 2**31 - 1), max_size=20),
+)
+def test_arrays_arrive_as_they_were_sent(
+    sql_connection: psycopg.Connection[tuple[int]], values: list[bytes | None], texts: list[str], numbers: list[int]
+) -> None:
+    register(sql_connection)
+    sent = [bytea_array(values), text_array(texts), integer_array(numbers)]
+    row = sql_connection.execute("select %s, %s, %s", sent).fetchone()
+    assert row == (values, texts, numbers)
