@@ -17,5 +17,5 @@ async def at_once(*calls: Callable[[], Coroutine[Any, Any, T]]) -> list[T]:
 async def wait_until(condition: Callable[[], bool], bound_s: float = 30) -> None:
     """Let others run until a condition holds; the bound only guards against hanging."""
     async with asyncio.timeout(bound_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - another process decides, and sends no event
             await asyncio.sleep(0)

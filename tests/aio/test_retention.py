@@ -126,7 +126,8 @@ async def test_nothing_is_deleted_row_by_row(db_url: str) -> None:
         await tl.close()
         written = sql(
             db_url,
-            "select coalesce(sum(n_tup_upd + n_tup_del), 0) from pg_stat_user_tables where relname ~ '^segment_[0-9]+$'",
+            "select coalesce(sum(n_tup_upd + n_tup_del), 0) from pg_stat_user_tables "
+            "where relname ~ '^segment_[0-9]+$'",
         )
         assert written == 0
 

@@ -156,9 +156,7 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._dark:
             await asyncio.Event().wait()
-        link = _Link(
-            (reader, writer), await asyncio.open_connection("127.0.0.1", self._server_port, limit=2**26)
-        )
+        link = _Link((reader, writer), await asyncio.open_connection("127.0.0.1", self._server_port, limit=2**26))
         self._links.add(link)
         self._ports[writer.get_extra_info("peername")[1]] = link.server_out.get_extra_info("sockname")[1]
         answers = asyncio.ensure_future(self._forward_answers(link))

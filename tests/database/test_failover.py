@@ -55,18 +55,7 @@ def standby(folder: Path, primary: Server) -> Iterator[Server]:
     """A standby of the primary that streams its log."""
     home = folder / "standby"
     shutil.copytree(folder / "primary", home, ignore=shutil.ignore_patterns("pgdata"))
-    copy = [
-        primary.binaries / "pg_basebackup",
-        "-D",
-        home / "pgdata",
-        "-R",
-        "-X",
-        "stream",
-        "-c",
-        "fast",
-        "-d",
-        primary.url,
-    ]
+    copy = [str(primary.binaries / "pg_basebackup"), "-D", str(home / "pgdata"), "-R", "-c", "fast", "-d", primary.url]
     subprocess.run(copy, check=True)
     for path in [home, *home.rglob("*")]:
         model = folder / "primary" / ("pgdata" if "pgdata" in path.parts else path.relative_to(home))

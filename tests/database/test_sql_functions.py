@@ -13,7 +13,8 @@ import trunkline
 
 APPEND = (
     "select first_offsets from trunkline.log_append(%(topic)s, %(expected)s, %(partitions)s, %(counts)s, %(keys)s, "
-    "%(payloads)s::bytea[], %(header_counts)s, %(header_names)s, %(header_values)s, %(producer)s, %(epoch)s, %(sequences)s)"
+    "%(payloads)s::bytea[], %(header_counts)s, %(header_names)s, %(header_values)s, "
+    "%(producer)s, %(epoch)s, %(sequences)s)"
 )
 FINE: dict[str, Any] = {
     "topic": 1, "expected": None, "partitions": [0], "counts": [2], "keys": None, "payloads": [b"a", b"b"],
@@ -91,7 +92,8 @@ def test_S0_06_the_hard_limit_of_a_batch_holds_in_sql(connection: psycopg.Connec
     def appended(count: int, mebibytes: int) -> list[int]:
         query = (
             "select first_offsets from trunkline.log_append(1, null, array[0], array[%s::int], null, "
-            "array_fill(convert_to(repeat('x', %s * 1048576), 'UTF8'), array[%s::int]), null, null, null, null, null, null)"
+            "array_fill(convert_to(repeat('x', %s * 1048576), 'UTF8'), array[%s::int]), "
+            "null, null, null, null, null, null)"
         )
         row = connection.execute(query, [count, mebibytes, count]).fetchone()
         assert row is not None

@@ -15,6 +15,7 @@ from uuid import UUID
 import trunkline
 from trunkline import Client, Message, TopicDescription, TopicSettings
 from trunkline.engine.backoff import backoff_s
+from trunkline.errors import DeadlineExceeded, LogBroken
 
 TOPIC = "orders"
 PARTITIONS = 4
@@ -120,7 +121,7 @@ class Reader(Worker):
         batches = client.read_batches(TOPIC, partition=partition, offset=here, max_records=READ_AT_ONCE)
         for batch in batches:
             if batch.first_offset != here:
-                raise AssertionError(f"partition {partition}: offset {here} was due, {batch.first_offset} came")
+                raise LogBroken(f"partition {partition}: offset {here} was due, {batch.first_offset} came")
             here = batch.end
             self.count += len(batch)
         self.next_offsets[partition] = here
@@ -177,7 +178,7 @@ class Load:
         while any(self.lag(reader) for reader in self.readers):
             self.check()
             if time.monotonic() > gives_up_at:
-                raise AssertionError(f"a reader has not reached the end within {DRAIN_S:g} s")
+                raise DeadlineExceeded(f"a reader has not reached the end within {DRAIN_S:g} s")
             time.sleep(0.05)
 
     @property

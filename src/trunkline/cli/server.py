@@ -25,18 +25,24 @@ def url_option(command: Command) -> Command:
     )(command)
 
 
+def given_url() -> str | None:
+    """What --url said."""
+    url: str | None = click.get_current_context().meta.get(_URL)
+    return url
+
+
 def server_url() -> str:
     """The connection string to use, with its password: not to be shown."""
     from trunkline.client.target import resolve
 
-    return resolve(click.get_current_context().meta.get(_URL))
+    return resolve(given_url())
 
 
 def connect() -> Client:
     """A client of the server that was named."""
     import trunkline
 
-    return trunkline.connect(click.get_current_context().meta.get(_URL))
+    return trunkline.connect(given_url())
 
 
 def _remember(context: click.Context, _: click.Parameter, value: str | None) -> None:

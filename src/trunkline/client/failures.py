@@ -59,6 +59,9 @@ def translate(error: psycopg.Error) -> TrunklineError:
     primary = error.diag.message_primary or str(error)
     if state.startswith("TL"):
         return _translate_ours(state, primary, error)
+    if state == "XX000" and primary.startswith("cache lookup failed for function"):
+        # A call that waited inside a segment's function while the segment was dropped.
+        state = "42883"
     found = _BY_STATE.get(state) or (errors.Unavailable if state.startswith("08") else errors.ServerError)
     return found(_sentence(f"{primary} ({state})", error.diag.message_hint or _NEXT_STEP.get(found)))
 

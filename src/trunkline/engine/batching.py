@@ -40,8 +40,11 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
 class Sized(Protocol):
     """What a lane collects."""
 
-    records: Sequence[Outgoing]
-    size: int
+    @property
+    def records(self) -> Sequence[Outgoing]: ...
+
+    @property
+    def size(self) -> int: ...
 
 
 EntryT = TypeVar("EntryT", bound=Sized)

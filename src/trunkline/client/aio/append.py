@@ -29,10 +29,14 @@ from trunkline.errors import (
     ProducerExpired,
     RoutingStale,
     SchemaMissing,
+    TooLarge,
     TrunklineError,
     Unavailable,
 )
 from trunkline.records import Position, Topic
+
+_LOOK_UPS = 2
+"""How often a topic is looked up again that changed under a batch."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -73,12 +77,12 @@ class Appender:
         # Clients begin at different partitions, or they would all write to the same one at first.
         self._turn = count(random.randrange(1024))
 
-    async def append(self, records: Sequence[Outgoing]) -> Answer:
+    async def append(self, records: Sequence[Outgoing], deadline: float) -> Answer:
         """Write the records as one transaction; their positions once it is durable.
 
-        OutcomeUnknown: whether they are in the log could not be found out before the deadline.
+        Any error but OutcomeUnknown means: they are not in the log. OutcomeUnknown: whether they are could not be
+        found out before the deadline.
         """
-        deadline = self._server.deadline()
         turn = next(self._turn)
         plan: _Plan | None = None
         in_doubt = False
@@ -108,8 +112,8 @@ class Appender:
 
     async def roll(self, segment_id: int) -> None:
         """Open the next segment, and seal the one that was full."""
-        await self._server.change(protocol.ROLL, [segment_id, False])
-        await self._server.change(protocol.SEAL, [segment_id])
+        await self._server.once(protocol.ROLL, [segment_id, False])
+        await self._server.once(protocol.SEAL, [segment_id])
 
     def _plan(self, topic: Topic, records: Sequence[Outgoing], turn: int) -> _Plan:
         routed = route(records, topic.partitions, turn % topic.partitions)
@@ -169,10 +173,14 @@ class Appender:
                 raise OutcomeUnknown(_unknown(error)) from error
             if isinstance(error, ProducerExpired):
                 return error
-        # A topic may have been made again, and the function of a segment goes with its table: look it up again, once.
-        if error.retryable or (isinstance(error, SchemaMissing | NotFound) and attempt == 0):
+        # A topic may have been made again, and the function of a segment goes with its table: look it up again.
+        if error.retryable or (isinstance(error, SchemaMissing | NotFound) and attempt < _LOOK_UPS):
             return error
         self._topics.forget(self._topic_name)
+        if in_doubt and not isinstance(error, TooLarge | NotFound):
+            # Not from the function that looks for the sequence first: the batch may be in the log all the same.
+            self.doubt()
+            raise OutcomeUnknown(_unknown(error)) from error
         raise error
 
     async def _pause(self, attempt: int, deadline: float, failure: TrunklineError, *, in_doubt: bool) -> None:

@@ -116,7 +116,11 @@ def open_connection(url: str, settings: ClientSettings, deadline: float) -> Serv
         # Of several hosts the one that takes writes is wanted, also after a failover.
         parts.setdefault("target_session_attrs", "read-write")
     parts.setdefault("application_name", settings.application_name)
-    parts.setdefault("connect_timeout", max(1, round(min(settings.connect_timeout_s, deadline - monotonic()))))
+    left_s = deadline - monotonic()
+    if left_s < 1 < settings.deadline_s:
+        # The driver's shortest attempt takes two seconds: begun now, it would end too late.
+        raise DeadlineExceeded("no time is left to connect again")
+    parts.setdefault("connect_timeout", max(2, int(min(settings.connect_timeout_s, left_s))))
     parts.setdefault("tcp_user_timeout", round(settings.statement_timeout_s * 1000))
     try:
         connection = ServerConnection.connect(**parts, autocommit=True)

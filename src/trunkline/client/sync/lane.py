@@ -22,7 +22,7 @@ from trunkline.client.sync.server import Server
 from trunkline.client.sync.shim import Mutex, Shield, Waiter
 from trunkline.client.sync.topics import Topics
 from trunkline.engine.batching import BatchLimits, Outgoing, take
-from trunkline.errors import Closed, DeadlineExceeded, OutcomeUnknown, TrunklineError
+from trunkline.errors import Closed, DeadlineExceeded, OutcomeUnknown, TrunklineError, Unavailable
 from trunkline.records import Position
 
 logger = logging.getLogger("trunkline")
@@ -33,10 +33,11 @@ Signal = Literal["lead", "done"]
 class Entry:
     """What one caller waits for: its records, then their positions or an error."""
 
-    __slots__ = ("error", "positions", "records", "size", "waiter")
+    __slots__ = ("deadline", "error", "positions", "records", "size", "waiter")
 
-    def __init__(self, records: Sequence[Outgoing]) -> None:
+    def __init__(self, records: Sequence[Outgoing], deadline: float) -> None:
         self.records = records
+        self.deadline = deadline
         self.size = sum(record.size for record in records)
         self.waiter: Waiter[Signal] = Waiter()
         self.positions: list[Position] | None = None
@@ -72,27 +73,20 @@ class Lane:
         self._pending_bytes = 0
         self._for_room: deque[Waiter[bool]] = deque()
         self._led = False
+        self._full_segment_id: int | None = None
 
     def submit(self, records: Sequence[Outgoing]) -> list[Position]:
         """Positions of the records once they are durable. They stand in one batch, in one transaction.
 
         A caller that is cancelled while its records wait in line takes them out; later they go on without it.
         """
-        entry = Entry(records)
-        lead = self._join(entry)
-        if not lead:
-            try:
-                lead = entry.waiter.wait() == "lead"
-            except BaseException:
-                self._leave(entry)
-                raise
-        if lead:
+        entry = Entry(records, self._server.deadline())
+        if self._join(entry) or self._turn(entry) == "lead":
             self._shield.run(self._lead(entry))
         return entry.result()
 
     def _join(self, entry: Entry) -> bool:
         """Stand in line, as soon as there is room. True: nobody leads, so the caller does."""
-        deadline = self._server.deadline()
         while True:
             self._server.pool.check_usable()
             with self._mutex:
@@ -104,30 +98,51 @@ class Lane:
                 room: Waiter[bool] = Waiter()
                 self._for_room.append(room)
             try:
-                room.wait(max(0.0, deadline - monotonic()))
+                room.wait(max(0.0, entry.deadline - monotonic()))
             except TimeoutError:
                 raise DeadlineExceeded(
                     f"{self._server.settings.buffer_bytes_max} bytes wait to be published; "
                     "publish less at a time, or raise buffer_bytes_max"
                 ) from None
 
-    def _leave(self, entry: Entry) -> None:
+    def _turn(self, entry: Entry) -> Signal:
+        """Wait in line until the records are sent, or the caller has to send them. Out of time, leave the line."""
+        try:
+            try:
+                return entry.waiter.wait(max(0.0, entry.deadline - monotonic()))
+            except TimeoutError:
+                if self._leave(entry):
+                    raise DeadlineExceeded(
+                        f"the records waited in line for {self._server.settings.deadline_s:g} s and were not sent; "
+                        "somebody may hold the partition's lock: see `trunkline doctor`"
+                    ) from None
+                # They are being sent: whoever sends them stops at this deadline too.
+                return entry.waiter.wait()
+        except BaseException:
+            self._leave(entry)
+            raise
+
+    def _leave(self, entry: Entry) -> bool:
+        """Take the records out of the line; False where they are being sent already."""
         with self._mutex:
-            if entry in self._pending:
+            waiting = entry in self._pending
+            if waiting:
                 self._pending.remove(entry)
                 self._pending_bytes -= entry.size
-            if entry.waiter.given == "lead":
-                self._hand_over()
+                if entry.waiter.given == "lead":
+                    self._hand_over()
+            return waiting
 
     def _lead(self, own: Entry) -> Entry:
         """Send batches until the leader's own records are sent, then let the next in line lead."""
         try:
             while not own.ended:
                 self._send(self._take())
-            return own
         finally:
             with self._mutex:
                 self._hand_over()
+        self._roll()
+        return own
 
     def _hand_over(self) -> None:
         if self._pending:
@@ -147,8 +162,14 @@ class Lane:
         """Commit a batch and tell each caller; if it cannot be done together, one caller after the other."""
         try:
             self._commit(entries)
+        except DeadlineExceeded as error:
+            # Nothing was written. The first to come are out of time; who came later may have some left.
+            late = [entry for entry in entries if entry.deadline <= monotonic()] or entries
+            self._end(late, error)
+            if len(late) < len(entries):
+                self._send([entry for entry in entries if not entry.ended])
         except TrunklineError as error:
-            if len(entries) > 1 and not isinstance(error, OutcomeUnknown | Closed):
+            if len(entries) > 1 and not isinstance(error, OutcomeUnknown | Unavailable | Closed):
                 for entry in entries:
                     self._send([entry])
                 return
@@ -168,17 +189,21 @@ class Lane:
 
     def _commit(self, entries: list[Entry]) -> None:
         records = [record for entry in entries for record in entry.records]
-        answer = self._appender.append(records)
+        answer = self._appender.append(records, min(entry.deadline for entry in entries))
         at = iter(answer.positions)
         for entry in entries:
             entry.positions = [next(at) for _ in entry.records]
             entry.waiter.give("done")
         self._topics.moved_on(self._topic_name, answer.open_segment_id)
         if answer.is_full:
-            self._roll(answer.open_segment_id)
+            self._full_segment_id = answer.open_segment_id
 
-    def _roll(self, segment_id: int) -> None:
-        """Open the next segment. The records are safe whatever happens here, so a failure is only reported."""
+    def _roll(self) -> None:
+        """Open the next segment where a batch found one full. The records are safe whatever happens here, so a
+        failure is only reported; a later batch will find the segment full again."""
+        segment_id, self._full_segment_id = self._full_segment_id, None
+        if segment_id is None:
+            return
         try:
             self._appender.roll(segment_id)
         except TrunklineError as error:

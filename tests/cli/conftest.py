@@ -1,0 +1,97 @@
+"""The real command: inside this process where that is enough, as a process of its own where signals, pipes and
+terminals matter."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+from psycopg import sql
+
+import trunkline
+from trunkline import Client
+from trunkline.cli.main import cli
+from trunkline.server import Server
+
+COMMAND = (sys.executable, "-c", "from trunkline.cli.main import main; main()")
+DEADLINE_S = 30.0
+
+Run = Callable[..., Result]
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def run(db_url: str) -> Run:
+    """Runs a command in this process, against the test's own database unless told otherwise."""
+
+    def command(*arguments: object, stdin: bytes | str = b"", **environment: str | None) -> Result:
+        runner = CliRunner(env={"TRUNKLINE_URL": db_url, **environment})
+        result = runner.invoke(cli, [str(argument) for argument in arguments], input=stdin, prog_name="trunkline")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return command
+
+
+@pytest.fixture
+def start(db_url: str) -> Iterator[Start]:
+    """Starts a command as a process of its own; whatever still runs after the test is killed."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def command(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "TRUNKLINE_URL": db_url, "PYTHONPATH": str(Path(trunkline.__file__).parents[1])}
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen([*COMMAND, *arguments], env=environment, **{**pipes, **options})  # type: ignore[call-overload]
+        started.append(process)
+        return process  # type: ignore[no-any-return]
+
+    yield command
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def on_terminal(start: Start) -> Callable[..., tuple[int, str]]:
+    """Runs a command on a terminal of its own; its exit code and what the terminal got."""
+
+    def command(*arguments: str) -> tuple[int, str]:
+        ours, theirs = pty.openpty()
+        process = start(*arguments, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        said = b"".join(iter(lambda: _read(ours), b""))
+        os.close(ours)
+        return process.wait(DEADLINE_S), said.decode()
+
+    return command
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # how Linux says that nobody holds the other side any more
+        return b""
+
+
+@pytest.fixture
+def tl(db_url: str) -> Iterator[Client]:
+    with trunkline.connect(db_url) as client:
+        yield client
+
+
+@pytest.fixture
+def empty_url(server: Server, database_names: Iterator[str]) -> Iterator[str]:
+    """A database without the schema."""
+    name = next(database_names)
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        yield server.database_url(name)
+        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))

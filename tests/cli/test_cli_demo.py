@@ -1,0 +1,62 @@
+"""`trunkline demo`, in a few seconds: it ends by itself, adds up, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import DEADLINE_S, Start
+from trunkline import server
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory for temporary files that every account can reach; whatever the demo left there is ended."""
+    path = Path(tempfile.gettempdir()).resolve() / f"trunkline-test-{secrets.token_hex(6)}"
+    path.mkdir(mode=0o755)
+    yield path
+    for left in path.iterdir():
+        server.reset(left)
+        for file in left.iterdir():
+            file.unlink()
+        left.rmdir()
+    path.rmdir()
+
+
+@pytest.fixture
+def started(start: Start, place: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    monkeypatch.setenv("TMPDIR", str(place))
+    return start
+
+
+def test_it_ends_with_a_summary_and_leaves_nothing(started: Start, place: Path) -> None:
+    process = started("demo", "--seconds", "3")
+    said, complained = (text.decode() for text in process.communicate(timeout=60))
+    assert process.returncode == 0, complained
+    published = re.search(r"Published  ([\d,]+) records", said)
+    assert published is not None
+    assert int(published[1].replace(",", "")) > 0
+    assert f"{published[1]} by the reader of the whole topic" in said
+    assert f"{published[1]} of {published[1]} records are there, every offset once." in said
+    assert "written " in said  # a line every two seconds, as there is no terminal
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_and_leaves_nothing(started: Start, place: Path, number: signal.Signals, code: int) -> None:
+    process = started("demo", "--seconds", "600", stderr=subprocess.STDOUT)
+    assert process.stdout is not None
+    while not process.stdout.readline().startswith(b"written "):
+        assert process.poll() is None
+    os.kill(process.pid, number)
+    said, _ = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, b"Traceback" in said) == (code, False), said
+    assert list(place.iterdir()) == []
