@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from io import UnsupportedOperation
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,9 @@ class Slices:
         return self._pieces.pop(0) if self._pieces else b""
 
     read = read1
+
+    def fileno(self) -> int:
+        raise UnsupportedOperation
 
 
 @given(st.lists(st.sampled_from([b"a", b"\n", b"bc", b"\0\xff", b"\r\n", b"long" * 10]), max_size=30))

@@ -79,6 +79,9 @@ class Proxy:
         self.after_answer: Callable[[], object] = lambda: None
         """Called when the server has answered a request whose answer is lost, before the client knows."""
         self.hits: list[Fault] = []
+        self.late_answers: list[bytes] = []
+        """What the server said to requests that were DELAYED."""
+        self.mode = "pooled"
         self.port = 0
         self._thread = threading.Thread(target=self._run, name="proxy")
 
@@ -111,7 +114,8 @@ class Proxy:
 
     def deliver_late(self) -> None:
         """Send what was DELAYED on to the server now."""
-        self._loop.call_soon_threadsafe(lambda: [event.set() for event in self._late])
+        for event in self._late:
+            self._loop.call_soon_threadsafe(event.set)
 
     def __enter__(self) -> Proxy:
         self._thread.start()
@@ -211,7 +215,7 @@ class Proxy:
                 link.client_out.close()
                 await self._later()
                 link.server_out.write(request)
-                await self._answer_of(link)
+                self.late_answers.append(await self._answer_of(link))
             case Fault.CLIENT_CUT:
                 link.client_out.close()
                 link.server_out.write(request)
@@ -265,6 +269,7 @@ class Proxy:
 
 def as_if_direct(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let clients compare the port that the proxy uses: they then take the connection for a direct one."""
+    proxy.mode = "direct"
     for kind in (aio.ServerConnection, sync.ServerConnection):
         own_port = kind._own_port
 

@@ -215,7 +215,9 @@ def reader(load: Load, name: str, chance: random.Random) -> None:
             # One more round after the load has stopped: by then everything can be seen.
             done = load.stopped.is_set()
             for partition in cursors:
-                cursors[partition] = poll(load, tl, name, partition, cursors[partition], chance)
+                # Now and then it begins anew, and may find the log's start moved.
+                start = 1 if chance.random() < 0.02 else cursors[partition]
+                cursors[partition] = poll(load, tl, name, partition, start, chance)
 
 
 def poll(load: Load, tl: Client, name: str, partition: int, start: int, chance: random.Random) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1024 * 1024
 LINES_AT_ONCE = 1_000
 PROGRESS_EVERY_S = 0.5
+NOTICE_SIGNALS_MS = 500
 
 
 @click.command()
@@ -100,10 +102,9 @@ def _whole(source: BinaryIO, topic: Topic) -> bytes:
 def read_lines(source: BinaryIO, line_bytes_max: int) -> Iterator[list[bytes]]:
     """The lines of a stream as they come, without their newlines: what was there at one read, never waiting for
     more while a whole line is in hand. TooLarge for a line that passes the limit; memory is bounded by it."""
-    read = getattr(source, "read1", source.read)
     rest: list[bytes] = []
     rest_bytes = 0
-    while chunk := read(CHUNK_BYTES):
+    for chunk in _chunks(source):
         *lines, last = chunk.split(b"\n")
         if lines:
             lines[0] = b"".join([*rest, lines[0]])
@@ -119,6 +120,30 @@ def read_lines(source: BinaryIO, line_bytes_max: int) -> Iterator[list[bytes]]:
             )
     if rest_bytes:
         yield [b"".join(rest)]
+
+
+def _chunks(source: BinaryIO) -> Iterator[bytes]:
+    """What a stream has, as it comes, without waiting for more."""
+    read = getattr(source, "read1", source.read)
+    ready = _poll_of(source)
+    while True:
+        # A signal that comes just before a blocking read is noticed after it: Ctrl-C would wait for a line.
+        while ready is not None and not ready.poll(NOTICE_SIGNALS_MS):
+            pass
+        chunk = read(CHUNK_BYTES)
+        if not chunk:
+            return
+        yield chunk
+
+
+def _poll_of(source: BinaryIO) -> select.poll | None:
+    try:
+        descriptor = source.fileno()
+    except OSError:  # a stream in memory, which never blocks
+        return None
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return poll
 
 
 class _Shape:

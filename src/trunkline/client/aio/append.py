@@ -112,7 +112,7 @@ class Appender:
 
     async def roll(self, segment_id: int) -> None:
         """Open the next segment, and seal the one that was full."""
-        await self._server.once(protocol.ROLL, [segment_id, False])
+        await self._server.once(protocol.ROLL, [segment_id])
         await self._server.once(protocol.SEAL, [segment_id])
 
     def _plan(self, topic: Topic, records: Sequence[Outgoing], turn: int) -> _Plan:

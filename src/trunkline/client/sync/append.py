@@ -113,7 +113,7 @@ class Appender:
 
     def roll(self, segment_id: int) -> None:
         """Open the next segment, and seal the one that was full."""
-        self._server.once(protocol.ROLL, [segment_id, False])
+        self._server.once(protocol.ROLL, [segment_id])
         self._server.once(protocol.SEAL, [segment_id])
 
     def _plan(self, topic: Topic, records: Sequence[Outgoing], turn: int) -> _Plan:

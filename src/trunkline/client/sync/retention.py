@@ -61,7 +61,7 @@ class Retention:
 
     def _do(self, action: str, segment_id: int) -> RetentionStep:
         statement, parameters = {
-            "roll": (protocol.ROLL, [segment_id, False]),
+            "roll": (protocol.ROLL, [segment_id]),
             "seal": (protocol.SEAL, [segment_id]),
             "drop": (protocol.DROP, [segment_id]),
         }[action]

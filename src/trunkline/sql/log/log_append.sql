@@ -6,7 +6,7 @@
 -- already is answered with its first offset, and nothing is written.
 -- expected_partitions is the partition count that keys were routed by, or null.
 -- Returns the first offset given out in each partition, the segment that is open, and whether its limit was seen to
--- be passed: then the caller should call segment_roll, in a transaction of its own.
+-- be passed: then the caller should call segment_roll_if_full, in a transaction of its own.
 -- Promise: offsets are gapless, committed and ordered; all of it becomes visible at once or not at all; the
 -- commit is flushed even where the session has synchronous_commit off; PREPARE TRANSACTION is refused.
 -- locks: each partition, in ascending order, until the transaction ends
@@ -42,11 +42,16 @@ begin
         raise exception 'partitions must be given once each, in ascending order' using errcode = 'TL001';
     end if;
     for i in 1 .. cardinality(partitions) loop
-        select p.partition_id, t.open_segment_id into part
+        select p.partition_id, t.open_segment_id,
+            to_regproc('trunkline.segment_' || t.open_segment_id || '_append') is null as is_gone into part
         from trunkline.topic_partition p join trunkline.topic t using (topic_id)
         where p.topic_id = log_append.topic_id and p.partition = log_append.partitions[i];
         if not found then
             perform trunkline.topic_raise_missing(topic_id, partitions[i]);
+        elsif part.is_gone then
+            -- An old snapshot still names a segment that has been dropped.
+            raise exception 'the partition was written after this transaction''s snapshot' using errcode = '40001',
+                hint = 'run the transaction again, or publish in READ COMMITTED, which does not meet this';
         end if;
         z := a + counts[i] - 1;
         header_z := header_a - 1 + coalesce((select sum(n) from unnest(header_counts[a:z]) n), 0);

@@ -2,7 +2,7 @@
 -- does this itself: making a table would hold its partition's lock. Returns the open segment.
 -- locks: the topic
 -- errors: TL002 TL004, 55P03
--- grants: producer, admin
+-- grants: admin
 create function trunkline.segment_roll(segment_id integer, force boolean default false) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, trunkline, pg_temp
