@@ -33,7 +33,7 @@ class Scale:
 
 
 FULL = Scale("full", 5, 1.0, 60.0, 5.0, (10**3, 10**5, 10**7), 10**9)
-QUICK = Scale("quick", 3, 0.1, 8.0, 1.0, (10**3, 10**5, 10**6), 10**8)
+QUICK = Scale("quick", 3, 0.06, 8.0, 0.5, (10**3, 10**5, 10**6), 10**8)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from benchmarks.payloads import Checksum, Payloads, checksum
-from benchmarks.sides import Shape, Side
+from benchmarks.sides import Fetch, Shape, Side
 
 WARM_BATCHES = 8
 """Written before the start: a prepared statement is planned anew five times before its plan is kept."""
@@ -25,10 +25,23 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Written:
-    """``everything`` has the batches written before the start as well. Times are on the clock all processes share."""
+class Content:
+    """What one partition holds: the whole of it, and its two halves."""
 
-    everything: Checksum
+    whole: Checksum
+    halves: tuple[Checksum, Checksum]
+
+    @classmethod
+    def of(cls, batches: Sequence[Sequence[bytes]]) -> Content:
+        middle = len(batches) // 2
+        return cls(checksum(batches), (checksum(batches[:middle]), checksum(batches[middle:])))
+
+
+@dataclass(frozen=True)
+class Written:
+    """``content`` has the batches written before the start as well. Times are on the clock all processes share."""
+
+    content: Content
     records: int
     started: float
     ended: float
@@ -46,7 +59,7 @@ class Fill:
     @contextmanager
     def opened(self) -> Iterator[Callable[[], Written]]:
         batches = self.payloads.batches(self.batches + WARM_BATCHES, self.batch_records)
-        everything = checksum(batches)
+        content = Content.of(batches)
         place = self.place
         with place.side.writer(place.url, place.log, place.partition) as write:
             for batch in batches[:WARM_BATCHES]:
@@ -56,7 +69,7 @@ class Fill:
                 started = monotonic()
                 for batch in batches[WARM_BATCHES:]:
                     write(batch)
-                return Written(everything, self.batches * self.batch_records, started, monotonic())
+                return Written(content, self.batches * self.batch_records, started, monotonic())
 
             yield fill
 
@@ -136,9 +149,9 @@ def _write_for(
 
 @dataclass(frozen=True)
 class Seen:
-    """What one pass over a partition saw, and how long all passes took."""
+    """What a pass over the records saw, and how long all passes took."""
 
-    everything: Checksum
+    checksum: Checksum
     records: int
     started: float
     ended: float
@@ -146,33 +159,41 @@ class Seen:
 
 @dataclass(frozen=True)
 class Scan:
-    """Read a partition from the start to the end, several times, touching every record."""
+    """Read the records of ``[start, end)``, once or several times, touching every one of them."""
 
     place: Place
     shape: Shape
+    start: int
+    end: int
     window_records: int
-    passes: int
+    passes: int = 1
 
     @contextmanager
     def opened(self) -> Iterator[Callable[[], Seen]]:
         place = self.place
         with place.side.reader(place.url, place.log, place.partition, self.shape) as fetch:
-
-            def once() -> Checksum:
-                seen = Checksum()
-                while pieces := [piece for piece in fetch(seen.records + 1, self.window_records) if piece]:
-                    for piece in pieces:
-                        seen = seen.after(piece)
-                return seen
+            # Only the first records, for the statement's plan: the others are to be read for the first time.
+            for _ in range(WARM_BATCHES):
+                fetch(self.start, 1)
 
             def scan() -> Seen:
                 started = monotonic()
-                seen = [once() for _ in range(self.passes)]
+                seen = [self._pass(fetch) for _ in range(self.passes)]
+                ended = monotonic()
                 assert len(set(seen)) == 1, "two passes over one partition saw different records"
-                return Seen(seen[0], sum(each.records for each in seen), started, monotonic())
+                return Seen(seen[0], sum(each.records for each in seen), started, ended)
 
-            once()
             yield scan
+
+    def _pass(self, fetch: Fetch) -> Checksum:
+        seen = Checksum()
+        while (left := self.end - self.start - seen.records) > 0:
+            pieces = fetch(self.start + seen.records, min(left, self.window_records))
+            before = seen
+            for piece in pieces:
+                seen = seen.after(piece)
+            assert seen != before, f"{self.place.side.name} ended before offset {self.end}"
+        return seen
 
 
 def rate(results: Sequence[Written] | Sequence[Seen]) -> float:

@@ -38,8 +38,11 @@ class Side(Protocol):
 
     def drop(self, url: str, log: int) -> None: ...
 
+    def analyse(self, url: str, log: int) -> None:
+        """Let the planner know the tables, as it would in a log that has been there for a while."""
+
     def settle(self, url: str, log: int) -> None:
-        """What a good administrator would do after the log was written and before it is read."""
+        """What autovacuum has done some time after the log was written."""
 
     def disk_bytes(self, url: str, log: int) -> int:
         """The size of every table and index; what counts is how it grows."""
@@ -66,8 +69,11 @@ class Ours:
         with trunkline.connect(url) as client:
             client.delete_topic(topic_name(log))
 
+    def analyse(self, url: str, log: int) -> None:
+        """Nothing: no plan of ours depends on statistics."""
+
     def settle(self, url: str, log: int) -> None:
-        """Nothing: a segment is never vacuumed, and is read as it was written."""
+        """Nothing: a segment is read as it was written."""
 
     def disk_bytes(self, url: str, log: int) -> int:  # noqa: ARG002 - catalogues are shared by all logs
         return schema_bytes(url, "trunkline")

@@ -2,6 +2,10 @@
 
 In each round ours writes and is read, then the baseline, then pgbench runs the baseline's SQL. What was read must be
 what was written, record by record, on both sides.
+
+Records are read as a log's are: for the first time, soon after they were written. Columns are read from one half of
+each partition and records from the other, so that neither finds the work of the other done. Then everything is
+read again, when the baseline has been vacuumed and analysed; that line stands beside the first.
 """
 
 from __future__ import annotations
@@ -14,30 +18,31 @@ from statistics import median
 from benchmarks.baselines import pgbench
 from benchmarks.baselines.rows import Rows
 from benchmarks.bench import Bench, Scenario
-from benchmarks.jobs import WARM_BATCHES, Fill, Place, Scan, Written, rate
+from benchmarks.jobs import WARM_BATCHES, Content, Fill, Place, Scan, Written, rate
 from benchmarks.lines import Finding, Flush, paired
-from benchmarks.payloads import Checksum, Kind, Payloads
+from benchmarks.payloads import Kind, Payloads
 from benchmarks.sides import Ours, Shape, Side
 
 PARTITIONS = 4
-WINDOW_RECORDS = 5_000
-SHAPES: tuple[Shape, ...] = ("columns", "records")
+WINDOW_RECORDS = 10_000
+HALVES: tuple[Shape, Shape] = ("columns", "records")
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What each writer of the full run writes, and how often each reader reads it."""
+    """What each writer of the full run writes, and how often each reader reads it again."""
 
     name: str
     kind: Kind
     batch_records: int
     batches: int
-    read_passes: int
+    passes: int
     with_pglz: bool = False
 
     def lines(self) -> tuple[str, ...]:
-        metrics = ["write", "read_batches", "read", "disk", "wal", "pgbench_write", "pgbench_read"]
+        metrics = ["write", "wal", "read_batches", "read", "read_again", "disk"]
         metrics += ["disk_pglz"] if self.with_pglz else []
+        metrics += ["pgbench_write", "pgbench_read"]
         return tuple(f"{self.name}.{metric}" for metric in metrics)
 
 
@@ -56,8 +61,9 @@ class Measured:
     write: float
     disk: float
     wal: float
-    written: list[Checksum]
+    contents: list[Content]
     reads: dict[Shape, float] = field(default_factory=dict)
+    read_again: float = 0.0
     pgbench_read: float | None = None
 
 
@@ -74,7 +80,7 @@ def _one_flush(bench: Bench, workload: Workload, flush: Flush) -> Iterator[Findi
     for number in range(bench.scale.rounds):
         ours.append(_side(bench, workload, Ours(), flush))
         theirs.append(_side(bench, workload, Rows(), flush, program))
-        assert ours[-1].written == theirs[-1].written, "the two sides did not write the same records"
+        assert ours[-1].contents == theirs[-1].contents, "the two sides did not write the same records"
         if program is not None:
             bare.append(_pgbench_write(bench, workload, flush, program))
         bench.say(
@@ -95,12 +101,14 @@ def _side(bench: Bench, workload: Workload, side: Side, flush: Flush, program: s
         bench.settle()
         empty = side.disk_bytes(url, log)
         at_start: list[int] = []
-        written = bench.crew.run(
-            _fills(bench, workload, side, log, flush), before=lambda: at_start.append(bench.wal_position())
-        )
+
+        def before() -> None:
+            side.analyse(url, log)
+            at_start.append(bench.wal_position())
+
+        written = bench.crew.run(_fills(bench, workload, side, log, flush), before=before)
         wal = bench.wal_position() - at_start[0]
-        disk = side.disk_bytes(url, log) - empty
-        measured = _of_written(written, wal, disk)
+        measured = _of_written(written, wal, side.disk_bytes(url, log) - empty)
         return measured if flush == "slow" else _read(bench, workload, side, log, measured, program)
 
 
@@ -122,30 +130,38 @@ def batches_of(workload: Workload, bench: Bench) -> int:
 
 def _of_written(written: list[Written], wal: int, disk: int) -> Measured:
     timed = sum(each.records for each in written)
-    everything = sum(each.everything.records for each in written)
-    return Measured(rate(written), disk / everything, wal / timed, [each.everything for each in written])
+    contents = [each.content for each in written]
+    return Measured(rate(written), disk / sum(each.whole.records for each in contents), wal / timed, contents)
 
 
 def _read(bench: Bench, workload: Workload, side: Side, log: int, measured: Measured, program: str | None) -> Measured:
     url = bench.url("fast")
-    side.settle(url, log)
-    bench.settle()
+    places = [Place(side, url, log, partition) for partition in range(PARTITIONS)]
     reads: dict[Shape, float] = {}
-    for shape in SHAPES:
+    for half, shape in enumerate(HALVES):
         seen = bench.crew.run(
-            [
-                Scan(Place(side, url, log, partition), shape, WINDOW_RECORDS, workload.read_passes)
-                for partition in range(PARTITIONS)
-            ]
+            [_half(place, shape, content, half) for place, content in zip(places, measured.contents, strict=True)]
         )
-        assert [each.everything for each in seen] == measured.written, f"{side.name} lost or changed records"
+        expected = [content.halves[half] for content in measured.contents]
+        assert [each.checksum for each in seen] == expected, f"{side.name} lost or changed records"
         reads[shape] = rate(seen)
-    bare = None
-    if program is not None:
-        window = min(WINDOW_RECORDS, measured.written[0].records)
-        windows = measured.written[0].records // window
-        bare = pgbench.read_rate(program, url, log, partitions=PARTITIONS, windows=windows, window_records=window)
-    return replace(measured, reads=reads, pgbench_read=bare)
+    side.settle(url, log)
+    end = 1 + measured.contents[0].whole.records
+    seen = bench.crew.run([Scan(place, "columns", 1, end, WINDOW_RECORDS, workload.passes) for place in places])
+    assert [each.checksum for each in seen] == [content.whole for content in measured.contents]
+    bare = _pgbench_read(url, log, end - 1, program) if program is not None else None
+    return replace(measured, reads=reads, read_again=rate(seen), pgbench_read=bare)
+
+
+def _half(place: Place, shape: Shape, content: Content, half: int) -> Scan:
+    middle = 1 + content.halves[0].records
+    start, end = ((1, middle), (middle, 1 + content.whole.records))[half]
+    return Scan(place, shape, start, end, WINDOW_RECORDS)
+
+
+def _pgbench_read(url: str, log: int, records: int, program: str) -> float:
+    window = min(WINDOW_RECORDS, records)
+    return pgbench.read_rate(program, url, log, partitions=PARTITIONS, windows=records // window, window_records=window)
 
 
 def _pgbench_write(bench: Bench, workload: Workload, flush: Flush, program: str) -> float:
@@ -168,6 +184,8 @@ def _of_reads(workload: Workload, ours: list[Measured], theirs: list[Measured]) 
     for shape, name in names.items():
         mine, others = [each.reads[shape] for each in ours], [each.reads[shape] for each in theirs]
         yield paired(f"{workload.name}.{name}", mine, others)
+    again = [each.read_again for each in ours], [each.read_again for each in theirs]
+    yield paired(f"{workload.name}.read_again", *again)
 
 
 def _of_disk(bench: Bench, workload: Workload, ours: list[Measured], theirs: list[Measured]) -> Iterator[Finding]:
@@ -190,7 +208,7 @@ def _of_pgbench(workload: Workload, flush: Flush, theirs: list[Measured], bare: 
     yield paired(f"{workload.name}.pgbench_write", [each.write for each in theirs], bare, flush=flush)
     reads = [each.pgbench_read for each in theirs if each.pgbench_read is not None]
     if reads:
-        yield paired(f"{workload.name}.pgbench_read", [each.reads["columns"] for each in theirs], reads)
+        yield paired(f"{workload.name}.pgbench_read", [each.read_again for each in theirs], reads)
 
 
 SCENARIOS = tuple(Scenario(workload.name, workload.lines(), partial(measure, workload)) for workload in WORKLOADS)

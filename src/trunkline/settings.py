@@ -60,6 +60,11 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
                 "a batch has at most 10,000 records and 64 MiB: lower batch_records_max or batch_bytes_max"
             )
 
+    @property
+    def lock_wait_s(self) -> float:
+        """The longest single wait for a lock: never so long that the call could not be tried again."""
+        return min(self.lock_timeout_s, self.deadline_s / 3)
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ClientSettings:
         """The defaults, with what ``TRUNKLINE_<FIELD>`` variables say instead."""

@@ -27,6 +27,25 @@ Run = Callable[..., Result]
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
+@pytest.fixture(scope="session")
+def shared_url(server: Server, template: str, database_names: Iterator[str]) -> Iterator[str]:
+    name = next(database_names)
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        statement = sql.SQL("create database {} template {}")
+        connection.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+        yield server.database_url(name)
+        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def db_url(shared_url: str) -> Iterator[str]:
+    """One database for all tests of the command, without topics: making one for each would take most of the time."""
+    yield shared_url
+    with trunkline.connect(shared_url) as client:
+        for topic in client.topics():
+            client.delete_topic(topic.name)
+
+
 @pytest.fixture
 def run(db_url: str) -> Run:
     """Runs a command in this process, against the test's own database unless told otherwise."""
@@ -56,7 +75,10 @@ def start(db_url: str) -> Iterator[Start]:
     yield command
     for process in started:
         process.kill()
-        process.communicate()
+        process.wait(DEADLINE_S)
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
 
 
 @pytest.fixture

@@ -6,10 +6,11 @@ import json
 import signal
 from datetime import UTC, datetime
 
+import psycopg
 import pytest
 
 from tests.cli.conftest import DEADLINE_S, Run, Start
-from trunkline import Client, Message
+from trunkline import Client, Message, TopicSettings
 
 
 def lines(text: str) -> list[str]:
@@ -192,9 +193,7 @@ def test_tail_shows_the_newest_of_all_partitions_and_follows(start: Start, tl: C
     assert process.wait(DEADLINE_S) == 143
 
 
-def test_retention_that_overtakes_a_follower_is_an_error(start: Start, tl: Client) -> None:
-    """Goal: records that were dropped before they were read are never skipped in silence. Method: the reader is
-    stopped while its topic is deleted under it."""
+def test_a_topic_that_is_deleted_ends_its_follower(start: Start, tl: Client) -> None:
     tl.create_topic("orders")
     tl.publish("orders", b"1")
     process = start("consume", "orders", "-f", r"%v\n")
@@ -203,3 +202,24 @@ def test_retention_that_overtakes_a_follower_is_an_error(start: Start, tl: Clien
     tl.delete_topic("orders")
     _, said = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, b"error [TL002]" in said) == (3, True)
+
+
+def test_retention_that_overtakes_a_follower_is_an_error(start: Start, tl: Client, db_url: str) -> None:
+    """Goal: records that were dropped before they were read are never skipped in silence. Method: the reader is
+    stopped while retention takes what it has not read."""
+    tl.create_topic("orders", settings=TopicSettings(retention_bytes=0))
+    tl.publish("orders", b"1")
+    process = start("consume", "orders", "-f", r"%v\n")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"1\n"
+    process.send_signal(signal.SIGSTOP)
+    tl.publish("orders", b"2")
+    with psycopg.connect(db_url, autocommit=True) as connection:
+        open_segment_id = tl.topic("orders").open_segment_id
+        connection.execute("select trunkline.segment_roll(%s, true)", [open_segment_id])
+    tl.retention_run("orders")
+    tl.publish("orders", b"3")
+    process.send_signal(signal.SIGCONT)
+    written, said = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, b"error [TL005]" in said) == (3, True)
+    assert written == b""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
@@ -10,6 +10,12 @@ import pytest
 import trunkline
 from tests.cli.conftest import Run
 from trunkline import Client
+
+
+@pytest.fixture
+def db_url(make_database: Callable[[], str]) -> str:
+    """A database of the test's own: these tests change, or count, what is in the schema."""
+    return make_database()
 
 
 @pytest.fixture
@@ -50,10 +56,10 @@ def test_existing_roles_are_granted_their_part(run: Run, empty_url: str, plain_r
         assert connection.execute(may, [plain_role, "topic_delete"]).fetchone() == (False,)
 
 
-@pytest.mark.parametrize("roles", ["", "all", "producer", "producer=", "writer=x", "producer=a,create"])
-def test_roles_that_cannot_be_are_refused(run: Run, empty_url: str, roles: str) -> None:
-    refused = run("db", "install", "--roles", roles, "--url", empty_url)
-    assert (refused.exit_code, "error [TL001]" in refused.stderr) == (2, True)
+def test_roles_that_cannot_be_are_refused(run: Run, empty_url: str) -> None:
+    for roles in ("", "all", "producer", "producer=", "writer=x", "producer=a,create"):
+        refused = run("db", "install", "--roles", roles, "--url", empty_url)
+        assert (refused.exit_code, "error [TL001]" in refused.stderr) == (2, True), roles
     with psycopg.connect(empty_url) as connection:
         assert connection.execute("select to_regnamespace('trunkline')").fetchone() == (None,)
 

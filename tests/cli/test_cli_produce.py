@@ -135,7 +135,7 @@ def test_long_input_is_published_in_order(run: Run, tl: Client) -> None:
         (("x", "-H", "novalue"), "is not NAME=VALUE"),
         (("x", "-p", "-1"), "is not in the range"),
         (("x", "-p", "2147483648"), "is not in the range"),
-        (("x", "--quite"), "Did you mean '--quiet'?"),
+        (("x", "--partitions", "1"), "Did you mean '--partition'?"),
     ],
 )
 def test_wrong_usage_publishes_nothing(run: Run, tl: Client, arguments: tuple[str, ...], said: str) -> None:

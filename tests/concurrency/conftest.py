@@ -8,12 +8,42 @@ from collections.abc import Callable, Iterator, Mapping
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from tests.concurrency.sessions import Sessions, opened
 from trunkline.client.install import install
 from trunkline.server import Server, start
+from trunkline.sql import script
 
 StartServer = Callable[..., Server]
+
+EMPTY = (
+    "select pg_terminate_backend(pid) from pg_stat_activity"
+    " where datname = current_database() and pid <> pg_backend_pid()",
+    "select trunkline.topic_delete(name) from trunkline.topic",
+    "select trunkline.segment_drop(segment_id) from trunkline.segment",
+    script.functions()["clock_now"].replace("create function", "create or replace function"),
+)
+
+
+@pytest.fixture(scope="module")
+def module_url(server: Server, template: str, database_names: Iterator[str]) -> Iterator[str]:
+    """A database for the tests of one file."""
+    name = next(database_names)
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        statement = sql.SQL("create database {} template {}")
+        connection.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+        yield server.database_url(name)
+        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def db_url(module_url: str) -> Iterator[str]:
+    """The file's database, without topics. Emptying one takes a tenth of making one, and here are many tests."""
+    yield module_url
+    with psycopg.connect(module_url, autocommit=True) as connection:
+        for statement in EMPTY:
+            connection.execute(statement)
 
 
 @pytest.fixture

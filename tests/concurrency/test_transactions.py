@@ -154,9 +154,10 @@ def test_S3_12_serializable_callers_of_one_partition_one_after_the_other_commit(
 
 
 @pytest.fixture
-def serializable_url(db_url: str) -> Iterator[str]:
-    """A database whose sessions are serializable, and unsafe in every other way that a database can ask for."""
-    with psycopg.connect(db_url, autocommit=True) as connection:
+def serializable_url(make_database: Callable[[], str]) -> str:
+    """A database whose sessions are serializable, and odd in every other way that a database can ask for."""
+    url = make_database()
+    with psycopg.connect(url, autocommit=True) as connection:
         name = sql.Identifier(connection.info.dbname)
         for setting in (
             "default_transaction_isolation = 'serializable'",
@@ -169,7 +170,7 @@ def serializable_url(db_url: str) -> Iterator[str]:
             "standard_conforming_strings = off",
         ):
             connection.execute(sql.SQL("alter database {} set " + setting).format(name))
-    yield db_url
+    return url
 
 
 def test_S3_12_our_client_works_in_a_database_that_defaults_to_serializable(serializable_url: str) -> None:

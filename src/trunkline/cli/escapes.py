@@ -12,18 +12,19 @@ if TYPE_CHECKING:
     from trunkline import Record
 
 _SIMPLE = {"n": b"\n", "t": b"\t", "r": b"\r", "\\": b"\\", "0": b"\0"}
-_PIECE = re.compile(r"\\x[0-9A-Fa-f]{2}|\\.|\\$|%.|%$|[^\\%]+", re.DOTALL)
+_ESCAPE = r"\\x[0-9A-Fa-f]{2}|\\.|\\$"
+_TEXT = re.compile(rf"{_ESCAPE}|[^\\]+", re.DOTALL)
+_FORMAT = re.compile(rf"{_ESCAPE}|%.|%$|[^\\%]+", re.DOTALL)
 
 
 def unescape(text: str) -> bytes:
     """The bytes that a text with backslash escapes stands for; a percent sign is nothing special."""
-    pieces = _PIECE.findall(text)
-    return b"".join(_escape(piece) if piece.startswith("\\") else _encode(piece) for piece in pieces)
+    return b"".join(_constant(piece) for piece in _TEXT.findall(text))
 
 
 def compile_format(text: str) -> Callable[[Record], bytes]:
     """What turns a record into bytes as a format says; InvalidArgument for an escape that does not exist."""
-    pieces = [_piece(piece) for piece in _PIECE.findall(text)]
+    pieces = [_piece(piece) for piece in _FORMAT.findall(text)]
     return lambda record: b"".join(piece(record) for piece in pieces)
 
 
@@ -34,21 +35,19 @@ def _piece(piece: str) -> Callable[[Record], bytes]:
             known = " ".join(f"%{name}" for name in _FIELDS)
             raise InvalidArgument(f"the format has no {piece!r}; it has {known}")
         return field
-    constant = _escape(piece) if piece.startswith("\\") else _encode(piece)
+    constant = _constant(piece)
     return lambda _: constant
 
 
-def _escape(piece: str) -> bytes:
+def _constant(piece: str) -> bytes:
+    if not piece.startswith("\\"):
+        # As the shell gave it: an argument that is not UTF-8 comes back as the same bytes.
+        return piece.encode(errors="surrogateescape")
     if piece[1:2] == "x" and len(piece) == 4:
         return bytes([int(f"0{piece[1:]}", 0)])
     if piece[1:] not in _SIMPLE:
         raise InvalidArgument(rf"there is no escape {piece!r}; write \n \t \r \0 \\ or \xNN")
     return _SIMPLE[piece[1:]]
-
-
-def _encode(text: str) -> bytes:
-    # As the shell gave it: an argument that is not UTF-8 comes back as the same bytes.
-    return text.encode(errors="surrogateescape")
 
 
 def _headers(record: Record) -> bytes:

@@ -22,6 +22,7 @@ from trunkline.client.arrays import bytea_array, integer_array, text_array
 from trunkline.engine.batching import Outgoing, route
 from trunkline.engine.producing import ProducerState
 from trunkline.errors import (
+    Conflict,
     DeadlineExceeded,
     NotFound,
     OutcomeUnknown,
@@ -186,6 +187,9 @@ class Appender:
     async def _pause(self, attempt: int, deadline: float, failure: TrunklineError, *, in_doubt: bool) -> None:
         if in_doubt and self._producer is None:
             raise OutcomeUnknown(_unknown(failure)) from failure
+        if isinstance(failure, Conflict):
+            # An attempt that the deadline cut off would leave the batch in doubt; one that is not begun does not.
+            deadline -= self._server.settings.lock_wait_s
         try:
             await self._server.pause(attempt, deadline, failure)
         except TrunklineError:

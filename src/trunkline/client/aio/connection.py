@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, IsolationLevel
-from psycopg.abc import PQGen
+from psycopg.abc import PQGen, PQGenConn
 from psycopg.types.numeric import Int8BinaryDumper
 
 from trunkline.client import arrays, protocol, target
@@ -28,6 +28,7 @@ class ServerConnection(AsyncConnection[Row]):
     the statement is prepared; behind a pooler in transaction mode, where neither lasts, each call carries both.
     """
 
+    connect_deadline: float = float("inf")
     deadline: float | None = None
     pooled: bool = False
     schema_version: int = 0
@@ -36,6 +37,22 @@ class ServerConnection(AsyncConnection[Row]):
     server_version: int = 0
     lock_timeout_s: float = 0.0
     _answers: AsyncCursor[Row]
+
+    @classmethod
+    def _connect_gen(cls, conninfo: str = "") -> PQGenConn[Self]:
+        """As the driver's, which knows no timeout under two seconds, but ends at the deadline."""
+        steps = super()._connect_gen(conninfo)
+        step = next(steps)
+        while True:
+            ready = yield step
+            if monotonic() >= cls.connect_deadline:
+                steps.close()
+                raise psycopg.errors.ConnectionTimeout("the server did not answer in time")
+            try:
+                step = steps.send(ready)
+            except StopIteration as end:
+                connected: Self = end.value
+                return connected
 
     async def wait(self, gen: PQGen[Any], interval: float = 0.1, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - psycopg's own name
         """Wait for the server, at most until the deadline; then, or when interrupted, the socket is closed."""
@@ -72,7 +89,7 @@ class ServerConnection(AsyncConnection[Row]):
         """Learn who the server is, refuse one we cannot work with, and set the session up."""
         arrays.register(self)
         self.adapters.register_dumper(int, Int8BinaryDumper)
-        self.lock_timeout_s = settings.lock_timeout_s
+        self.lock_timeout_s = settings.lock_wait_s
         await self.set_isolation_level(IsolationLevel.READ_COMMITTED)
         self._answers = self.cursor(binary=True)
         # Until it is known to be a direct connection, nothing is prepared and nothing is set.
@@ -115,14 +132,12 @@ async def open_connection(url: str, settings: ClientSettings, deadline: float) -
         # Of several hosts the one that takes writes is wanted, also after a failover.
         parts.setdefault("target_session_attrs", "read-write")
     parts.setdefault("application_name", settings.application_name)
-    left_s = deadline - monotonic()
-    if left_s < 1 < settings.deadline_s:
-        # The driver's shortest attempt takes two seconds: begun now, it would end too late.
-        raise DeadlineExceeded("no time is left to connect again")
-    parts.setdefault("connect_timeout", max(2, int(min(settings.connect_timeout_s, left_s))))
     parts.setdefault("tcp_user_timeout", round(settings.statement_timeout_s * 1000))
+    # The deadline belongs to this one attempt, and the driver makes the connection by calling the class.
+    bounded = min(deadline, monotonic() + settings.connect_timeout_s)
+    connecting: type[ServerConnection] = type("ServerConnection", (ServerConnection,), {"connect_deadline": bounded})
     try:
-        connection = await ServerConnection.connect(**parts, autocommit=True)
+        connection = await connecting.connect(**parts, autocommit=True)
     except psycopg.Error as error:
         raise translate(error) from error
     connection.deadline = min(deadline, monotonic() + settings.statement_timeout_s)

@@ -115,8 +115,9 @@ class Lane:
                         f"the records waited in line for {self._server.settings.deadline_s:g} s and were not sent; "
                         "somebody may hold the partition's lock: see `trunkline doctor`"
                     ) from None
-                # They are being sent: whoever sends them stops at this deadline too.
-                return await entry.waiter.wait()
+                raise OutcomeUnknown(
+                    "the records were being sent when the time was over; they may or may not be in the log"
+                ) from None
         except BaseException:
             self._leave(entry)
             raise

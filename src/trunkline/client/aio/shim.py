@@ -31,20 +31,20 @@ class Mutex:
 
 
 class Waiter(Generic[T]):
-    """A value that one task waits for and another one gives, once."""
+    """A value that one task waits for and another one gives, once. Waiting may end and begin again."""
 
     __slots__ = ("_future", "_value")
 
     def __init__(self) -> None:
-        self._future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._future: asyncio.Future[None] | None = None
         self._value: T | None = None
 
     def give(self, value: T) -> None:
         """Wake the waiting task. A second value is ignored."""
         if self._value is None:
             self._value = value
-            if not self._future.done():
-                self._future.set_result(value)
+            if self._future is not None and not self._future.done():
+                self._future.set_result(None)
 
     @property
     def given(self) -> T | None:
@@ -53,10 +53,23 @@ class Waiter(Generic[T]):
 
     async def wait(self, timeout_s: float | None = None) -> T:
         """The value; TimeoutError when none came in time."""
-        if timeout_s is None:
-            return await self._future
-        async with asyncio.timeout(timeout_s):
-            return await self._future
+        if self._value is None:
+            loop = asyncio.get_running_loop()
+            self._future = loop.create_future()
+            # Cheaper than asyncio.timeout, which cancels the task and so the future that it waits for.
+            timer = None if timeout_s is None else loop.call_later(timeout_s, _time_out, self._future)
+            try:
+                await self._future
+            finally:
+                if timer is not None:
+                    timer.cancel()
+        assert self._value is not None
+        return self._value
+
+
+def _time_out(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())
 
 
 async def sleep(delay_s: float) -> None:

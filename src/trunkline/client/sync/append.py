@@ -23,6 +23,7 @@ from trunkline.client.sync.topics import Topics
 from trunkline.engine.batching import Outgoing, route
 from trunkline.engine.producing import ProducerState
 from trunkline.errors import (
+    Conflict,
     DeadlineExceeded,
     NotFound,
     OutcomeUnknown,
@@ -187,6 +188,9 @@ class Appender:
     def _pause(self, attempt: int, deadline: float, failure: TrunklineError, *, in_doubt: bool) -> None:
         if in_doubt and self._producer is None:
             raise OutcomeUnknown(_unknown(failure)) from failure
+        if isinstance(failure, Conflict):
+            # An attempt that the deadline cut off would leave the batch in doubt; one that is not begun does not.
+            deadline -= self._server.settings.lock_wait_s
         try:
             self._server.pause(attempt, deadline, failure)
         except TrunklineError:
