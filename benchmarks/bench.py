@@ -24,6 +24,7 @@ class Scale:
 
     name: str
     rounds: int
+    pgbench_rounds: int
     work: float
     """Of what the full run writes in a round."""
     snapshot_s: float
@@ -32,8 +33,8 @@ class Scale:
     memory_bytes: int
 
 
-FULL = Scale("full", 5, 1.0, 60.0, 5.0, (10**3, 10**5, 10**7), 10**9)
-QUICK = Scale("quick", 3, 0.06, 8.0, 0.5, (10**3, 10**5, 10**6), 10**8)
+FULL = Scale("full", 5, 3, 1.0, 60.0, 5.0, (10**3, 10**5, 10**7), 10**9)
+QUICK = Scale("quick", 3, 1, 0.06, 8.0, 0.5, (10**3, 10**5, 10**6), 10**8)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
 
@@ -32,8 +33,7 @@ MISSED_EXIT, WEAKENED_EXIT = 1, 2
 def main(argv: list[str]) -> int:
     """Run what the arguments ask for; the exit code. Nothing is left behind, also when interrupted."""
     options = parse(argv, scenarios.ALL)
-    _end_on_terminate()
-    with database(options.url) as made:
+    with _cleaned_up(), database(options.url) as made:
         found = environment.look(made.url)
         weakened = found.weakened()
         if weakened:
@@ -54,7 +54,7 @@ def _run(bench: Bench, options: Options, wanted: Sequence[Scenario]) -> int:
         for finding in scenario.measure(bench):
             if scenario.name in options.only or finding.name in options.only or not options.only:
                 report.add(judged(finding, targets, bench.scale.name))
-    run, path = report.end(complete=not options.only and options.rounds is None)
+    run, path = report.end(complete=not options.only and options.rounds is None, folder=options.results)
     drawn = chart.draw(run, path.with_suffix(".png"))
     to_stderr(f"written: {path}" + (" and its chart" if drawn else "; no chart, matplotlib is not installed"))
     return MISSED_EXIT if report.missed else 0
@@ -74,14 +74,21 @@ def _flushes(options: Options, made: Database) -> tuple[Flush, ...]:
     return ("fast", "slow")
 
 
-def _end_on_terminate() -> None:
+@contextmanager
+def _cleaned_up() -> Iterator[None]:
     """Being asked to end is a reason to clean up: a server and processes would be left behind otherwise."""
 
     def end(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, end)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":

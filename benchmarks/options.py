@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 from benchmarks.bench import Scenario
+from benchmarks.report import RESULTS
 from trunkline.nearest import nearest_name
 
 USAGE_EXIT = 64
@@ -23,6 +25,7 @@ class Options:
     url: str | None
     rounds: int | None
     slow_flush: bool
+    results: Path
 
 
 class _Parser(argparse.ArgumentParser):
@@ -42,7 +45,7 @@ def parse(arguments: Sequence[str], scenarios: Sequence[Scenario]) -> Options:
             parser.error(f"there is no scenario or line {name!r}; {nearest_name(name, sorted(known))}")
     if found.rounds is not None and found.rounds < 1:
         parser.error("--rounds must be at least 1")
-    return Options(found.json, found.quick, only, found.url, found.rounds, found.slow_flush)
+    return Options(found.json, found.quick, only, found.url, found.rounds, found.slow_flush, found.results)
 
 
 def _parser(scenarios: Sequence[Scenario]) -> argparse.ArgumentParser:
@@ -69,6 +72,9 @@ def _parser(scenarios: Sequence[Scenario]) -> argparse.ArgumentParser:
         "--slow-flush",
         action="store_true",
         help="measure what commits a second time with 3 ms added to each flush; a full run does so by itself",
+    )
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, metavar="FOLDER", help="where the figures and the chart go"
     )
     return parser
 

@@ -54,7 +54,7 @@ class Report:
     def missed(self) -> list[Line]:
         return [line for line in self.lines if line.ok is False]
 
-    def end(self, *, complete: bool, folder: Path = RESULTS) -> tuple[Run, Path]:
+    def end(self, *, complete: bool, folder: Path) -> tuple[Run, Path]:
         """Write the file; what it holds, and where it is."""
         took_s = (datetime.now(UTC) - self._started_at).total_seconds()
         run = Run("log", self._started_at, took_s, self._scale, complete, self._environment, self.lines)

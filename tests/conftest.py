@@ -42,9 +42,7 @@ def database_names() -> Iterator[str]:
 
 
 @pytest.fixture
-def make_database(
-    server: Server, template: str, database_names: Iterator[str]
-) -> Iterator[Callable[[], str]]:
+def make_database(server: Server, template: str, database_names: Iterator[str]) -> Iterator[Callable[[], str]]:
     """Makes databases with the schema installed; gone after the test."""
     made: list[str] = []
 

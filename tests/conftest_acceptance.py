@@ -19,9 +19,7 @@ from tools.acceptance import numbers_in
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = _numbers(terminalreporter.stats.get("skipped", ()))
-    ran = _numbers(terminalreporter.stats.get("passed", ())) | _numbers(
-        terminalreporter.stats.get("failed", ())
-    )
+    ran = _numbers(terminalreporter.stats.get("passed", ())) | _numbers(terminalreporter.stats.get("failed", ()))
     left_open = sorted(skipped - ran)
     if left_open:
         terminalreporter.write_line(f"left open by skipped tests: {', '.join(left_open)}", yellow=True)

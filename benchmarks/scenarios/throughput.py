@@ -78,11 +78,12 @@ def _one_flush(bench: Bench, workload: Workload, flush: Flush) -> Iterator[Findi
     theirs: list[Measured] = []
     bare: list[float] = []
     for number in range(bench.scale.rounds):
+        checked = program if number < bench.scale.pgbench_rounds else None
         ours.append(_side(bench, workload, Ours(), flush))
-        theirs.append(_side(bench, workload, Rows(), flush, program))
+        theirs.append(_side(bench, workload, Rows(), flush, checked))
         assert ours[-1].contents == theirs[-1].contents, "the two sides did not write the same records"
-        if program is not None:
-            bare.append(_pgbench_write(bench, workload, flush, program))
+        if checked is not None:
+            bare.append(_pgbench_write(bench, workload, flush, checked))
         bench.say(
             f"{workload.name} {flush} flush, round {number + 1} of {bench.scale.rounds}: "
             f"write {ours[-1].write:,.0f} records/s, baseline {theirs[-1].write:,.0f}"
@@ -205,10 +206,10 @@ def _of_pgbench(workload: Workload, flush: Flush, theirs: list[Measured], bare: 
         for name in ("pgbench_write", "pgbench_read"):
             yield Finding(name=f"{workload.name}.{name}", flush=flush, note="not measured: pgbench not found")
         return
-    yield paired(f"{workload.name}.pgbench_write", [each.write for each in theirs], bare, flush=flush)
-    reads = [each.pgbench_read for each in theirs if each.pgbench_read is not None]
+    yield paired(f"{workload.name}.pgbench_write", [each.write for each in theirs[: len(bare)]], bare, flush=flush)
+    reads = [(each.read_again, each.pgbench_read) for each in theirs if each.pgbench_read is not None]
     if reads:
-        yield paired(f"{workload.name}.pgbench_read", [each.read_again for each in theirs], reads)
+        yield paired(f"{workload.name}.pgbench_read", *zip(*reads, strict=True))
 
 
 SCENARIOS = tuple(Scenario(workload.name, workload.lines(), partial(measure, workload)) for workload in WORKLOADS)

@@ -12,21 +12,25 @@ The same names are in ``trunkline.aio``, with await.
 
 from __future__ import annotations
 
-from trunkline import errors
-from trunkline.client.sync.client import Client
-from trunkline.records import (
-    Batch,
-    Message,
-    PartitionRange,
-    PinnedPosition,
-    Position,
-    Record,
-    RetentionStep,
-    Segment,
-    Topic,
-    TopicDescription,
-)
-from trunkline.settings import ClientSettings, TopicSettings
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trunkline import errors
+    from trunkline.client.sync.client import Client
+    from trunkline.records import (
+        Batch,
+        Message,
+        PartitionRange,
+        PinnedPosition,
+        Position,
+        Record,
+        RetentionStep,
+        Segment,
+        Topic,
+        TopicDescription,
+    )
+    from trunkline.settings import ClientSettings, TopicSettings
 
 __version__ = "0.1.0"
 
@@ -49,9 +53,27 @@ __all__ = [
 ]
 
 
+# Names are looked up when they are first used: `trunkline --help` needs none of them, and the driver takes 0.3 s.
+_HOMES = {"Client": "trunkline.client.sync.client"} | dict.fromkeys(
+    ("ClientSettings", "TopicSettings"), "trunkline.settings"
+)
+
+
+def __getattr__(name: str) -> object:
+    if name == "errors":
+        return import_module("trunkline.errors")
+    if name not in __all__:
+        raise AttributeError(f"module 'trunkline' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "trunkline.records")), name)
+    globals()[name] = value
+    return value
+
+
 def connect(url: str | None = None, *, dev: bool = False, settings: ClientSettings | None = None) -> Client:
     """Connect to the given server, else ``TRUNKLINE_URL``, else a running ``trunkline dev``.
 
     ``dev=True`` starts the embedded server, and installs the schema, if need be.
     """
+    from trunkline.client.sync.client import Client
+
     return Client.open(url, dev=dev, settings=settings)

@@ -17,9 +17,8 @@ from trunkline.sql import script
 
 StartServer = Callable[..., Server]
 
+OTHERS = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> %s"
 EMPTY = (
-    "select pg_terminate_backend(pid) from pg_stat_activity"
-    " where datname = current_database() and pid <> pg_backend_pid()",
     "select trunkline.topic_delete(name) from trunkline.topic",
     "select trunkline.segment_drop(segment_id) from trunkline.segment",
     script.functions()["clock_now"].replace("create function", "create or replace function"),
@@ -42,6 +41,7 @@ def db_url(module_url: str) -> Iterator[str]:
     """The file's database, without topics. Emptying one takes a tenth of making one, and here are many tests."""
     yield module_url
     with psycopg.connect(module_url, autocommit=True) as connection:
+        connection.execute(OTHERS, [connection.info.backend_pid])
         for statement in EMPTY:
             connection.execute(statement)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -59,7 +59,7 @@ class Session:
         return self._thread.submit(work)
 
     def append(
-        self, topic_id: int, records: dict[int, Sequence[bytes]], **others: Any
+        self, topic_id: int, records: Mapping[int, Sequence[bytes]], **others: Any
     ) -> Future[list[tuple[Any, ...]]]:
         """Begin log_append of the payloads, by partition, in this session's transaction."""
         return self.start(APPEND, append_parameters(topic_id, records, **others))
@@ -91,7 +91,7 @@ class Session:
         return cursor.fetchall() if cursor.description else []
 
 
-def append_parameters(topic_id: int, records: dict[int, Sequence[bytes]], **others: Any) -> dict[str, Any]:
+def append_parameters(topic_id: int, records: Mapping[int, Sequence[bytes]], **others: Any) -> dict[str, Any]:
     """The arguments of ``APPEND``: payloads by partition, in the order given."""
     return {
         "topic_id": topic_id,

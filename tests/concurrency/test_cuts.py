@@ -116,7 +116,8 @@ def test_writers_and_readers_behind_a_network_that_breaks_all_the_time(
 
 
 def test_without_idempotence_a_lost_reply_is_an_unknown_outcome(db_url: str, proxied: tuple[Proxy, str]) -> None:
-    """A client that was told not to number its batches does not guess: it raises OutcomeUnknown, and does not try again."""
+    """A client that was told not to number its batches does not guess: it raises OutcomeUnknown, and does not try
+    again."""
     proxy, url = proxied
     with trunkline.connect(url, settings=ClientSettings(idempotent=False)) as tl:
         tl.create_topic("t")
@@ -131,8 +132,8 @@ def test_without_idempotence_a_lost_reply_is_an_unknown_outcome(db_url: str, pro
 def test_a_permanent_error_after_a_lost_reply_does_not_claim_that_nothing_was_written(
     db_url: str, proxied: tuple[Proxy, str]
 ) -> None:
-    """COMMIT was executed, its reply lost, and before the next attempt the right to publish is taken away. The record is
-    in the log, so PermissionDenied would be a lie: OutcomeUnknown."""
+    """COMMIT was executed, its reply lost, and before the next attempt the right to publish is taken away. The
+    record is in the log, so PermissionDenied would be a lie: OutcomeUnknown."""
     proxy, url = proxied
     with psycopg.connect(db_url, autocommit=True) as admin:
         admin.execute("drop role if exists cut_app")
@@ -168,9 +169,7 @@ def test_closing_while_an_outcome_is_open_does_not_claim_that_nothing_was_writte
 
 
 @pytest.mark.parametrize("deadline_s", [0.8, pytest.param(2.5, marks=pytest.mark.chaos)])
-def test_a_black_holed_server_is_an_error_within_the_deadline(
-    proxied: tuple[Proxy, str], deadline_s: float
-) -> None:
+def test_a_black_holed_server_is_an_error_within_the_deadline(proxied: tuple[Proxy, str], deadline_s: float) -> None:
     """Nothing comes back from the server any more, not even an end. Publishing, reading and asking, on the connection
     that is there and on new ones, end with a typed error within deadline + 1 s; when the network is back, so are we."""
     proxy, url = proxied
@@ -293,8 +292,8 @@ async def _cancelled_publish(tl: trunkline.aio.AsyncClient, payload: bytes, chan
 async def test_publishes_that_are_cancelled_near_commit_leave_no_duplicate_and_no_stuck_lane(
     db_url: str, seed: int, rounds: int
 ) -> None:
-    """Publishes, several at a time on one client, are cancelled at random moments around their commit. Each is in the log
-    once or not at all; those that returned are there; what is published next is not held up."""
+    """Publishes, several at a time on one client, are cancelled at random moments around their commit. Each is in
+    the log once or not at all; those that returned are there; what is published next is not held up."""
     chance = random.Random(seed)
     recorder = Recorder()
     async with trunkline.aio.connect(db_url) as tl:
@@ -384,8 +383,8 @@ def test_a_failed_delete_does_not_make_the_producer_forget_its_numbers(db_url: s
 
 
 def test_a_topic_made_again_by_another_client_is_found_by_writers_and_readers(db_url: str) -> None:
-    """A client that knows a topic by an older incarnation publishes to, and reads from, the one there is now; a partition
-    that the new one has not is NotFound, in time."""
+    """A client that knows a topic by an older incarnation publishes to, and reads from, the one there is now; a
+    partition that the new one has not is NotFound, in time."""
     with trunkline.connect(db_url) as tl, trunkline.connect(db_url) as other:
         for partitions in (2, 2, 1):
             other.create_topic("t", partitions=partitions)

@@ -55,8 +55,8 @@ def test_S0_05_nothing_from_an_uncommitted_offset_on_is_visible(
 def test_S0_02_offsets_of_a_rolled_back_batch_are_given_again(
     sessions: Sessions, topic_id: int, *, b_commits: bool
 ) -> None:
-    """Three writers in line on one partition; the first rolls back, the second commits or rolls back, the third commits:
-    offsets stay gapless whatever happened before."""
+    """Three writers in line on one partition; the first rolls back, the second commits or rolls back, the third
+    commits: offsets stay gapless whatever happened before."""
     a, b, c = sessions.open("a"), sessions.open("b"), sessions.open("c")
     reader = sessions.open("reader", autocommit=True)
     assert a.append(topic_id, {0: [b"a"] * 3}).result(WAIT_S) == [([1],)]
@@ -307,7 +307,8 @@ def test_a_reader_overtaken_by_retention_gets_an_error_and_never_fewer_records(
     sessions: Sessions, topic_id: int, two_segments: list[int], isolation: str
 ) -> None:
     """A reader that has read the catalogue is stopped at the table of the first segment; the segment is released and
-    dropped; the reader goes on. In READ COMMITTED it learns the valid range; with an older snapshot it must run again."""
+    dropped; the reader goes on. In READ COMMITTED it learns the valid range; with an older snapshot it must run
+    again."""
     old, _ = two_segments
     reader, lock, admin = sessions.open("reader"), sessions.open("lock"), sessions.open("admin", autocommit=True)
     reader.run(f"set transaction isolation level {isolation}")
@@ -427,8 +428,8 @@ def test_a_wait_for_a_partition_has_a_bound(sessions: Sessions, topic_id: int) -
 def test_the_statement_of_a_retry_finds_what_the_first_attempt_is_still_writing(
     sessions: Sessions, topic_id: int
 ) -> None:
-    """The first attempt of a producer has appended and not committed; its retry waits for it. After the commit the retry
-    is answered with the first offset; after a rollback the retry writes."""
+    """The first attempt of a producer has appended and not committed; its retry waits for it. After the commit the
+    retry is answered with the first offset; after a rollback the retry writes."""
     a, b = sessions.open("a"), sessions.open("b")
     producer = {"producer": "00000000-0000-0000-0000-000000000001", "epoch": 0}
     for sequence, commits, expected in ((1, True, 1), (2, False, 2)):

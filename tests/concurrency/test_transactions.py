@@ -38,7 +38,8 @@ def _refused(session: Session, topic_id: int, partition: int = 0) -> None:
 def test_S3_12_a_snapshot_older_than_the_tip_is_a_serialization_failure(
     sessions: Sessions, topic_id: int, isolation: str
 ) -> None:
-    """The tip moves after the caller's snapshot: 40001 with the hint, nothing written, and the partition stays usable."""
+    """The tip moves after the caller's snapshot: 40001 with the hint, nothing written, and the partition stays
+    usable."""
     caller = _with_snapshot(sessions, isolation)
     other = sessions.open("other", autocommit=True)
     other.append(topic_id, {0: [b"other"]}).result(WAIT_S)
@@ -92,8 +93,8 @@ def test_S3_12_a_snapshot_with_the_current_tip_commits(sessions: Sessions, topic
 def test_S3_12_the_partition_moved_to_a_new_segment_after_the_snapshot(
     sessions: Sessions, topic_id: int, isolation: str, moved: str
 ) -> None:
-    """The caller's snapshot knows only the old segment. Whether the partition left it by a publish or by sealing, or the
-    old one is gone: the caller gets 40001 and the log has no gap and no second copy of an offset."""
+    """The caller's snapshot knows only the old segment. Whether the partition left it by a publish or by sealing,
+    or the old one is gone: the caller gets 40001 and the log has no gap and no second copy of an offset."""
     other = sessions.open("other", autocommit=True)
     other.append(topic_id, {0: [b"1"], 1: [b"1"]}).result(WAIT_S)
     caller = _with_snapshot(sessions, isolation)

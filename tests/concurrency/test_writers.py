@@ -43,11 +43,9 @@ def test_S0_03_writers_on_one_partition_leave_no_gap_and_lose_nothing(
 
 
 @pytest.mark.parametrize("duration_s", DURATIONS)
-def test_eight_writers_with_random_partition_sets_never_deadlock(
-    db_url: str, seed: int, duration_s: float
-) -> None:
-    """Eight writers, four in SQL with transactions over random sets of partitions and four through clients with keys, and
-    two readers: no deadlock, no failure, gapless, no transaction torn."""
+def test_eight_writers_with_random_partition_sets_never_deadlock(db_url: str, seed: int, duration_s: float) -> None:
+    """Eight writers, four in SQL with transactions over random sets of partitions and four through clients with
+    keys, and two readers: no deadlock, no failure, gapless, no transaction torn."""
     before = deadlocks(db_url)
     with trunkline.connect(db_url) as tl, running(db_url, "t", seed, partitions=6) as load:
         tl.create_topic("t", partitions=6)
@@ -71,11 +69,9 @@ def _maintenance(load: Load, name: str, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("duration_s", DURATIONS)
-def test_rolls_and_retention_under_load_leave_no_trace_in_the_log(
-    db_url: str, seed: int, duration_s: float
-) -> None:
-    """Segments of 64 KiB, so that the topic rolls all the time, two retention loops that drop them, writers and readers:
-    nobody is refused, nobody reads fewer records than there are, and the tables that are left are few."""
+def test_rolls_and_retention_under_load_leave_no_trace_in_the_log(db_url: str, seed: int, duration_s: float) -> None:
+    """Segments of 64 KiB, so that the topic rolls all the time, two retention loops that drop them, writers and
+    readers: nobody is refused, nobody reads fewer records than there are, and the tables that are left are few."""
     settings = ClientSettings(deadline_s=60)
     with trunkline.connect(db_url, settings=settings) as tl, running(db_url, "t", seed, partitions=3) as load:
         tl.create_topic("t", partitions=3, settings=TopicSettings(segment_bytes=65536))

@@ -123,9 +123,7 @@ def seen(batches: Iterable[Batch], start: int = 0) -> list[Seen]:
     ]
 
 
-def publish(
-    load: Load, tl: Client, session: str, messages: Sequence[Message], *, many: bool | None = None
-) -> None:
+def publish(load: Load, tl: Client, session: str, messages: Sequence[Message], *, many: bool | None = None) -> None:
     """Publish messages as one batch and record what came of it."""
     sent = [Sent(message.payload, _bytes(message.key), message.partition) for message in messages]
     invoked = load.recorder.tick()
@@ -227,14 +225,17 @@ def poll(load: Load, tl: Client, name: str, partition: int, start: int, chance: 
     try:
         batches = tl.read_batches(load.topic, partition=partition, offset=start, max_records=limit)
     except OffsetOutOfRange as error:
-        assert error.start is not None
-        assert error.end is not None
-        load.recorder.out_of_range(name, partition, start, invoked, (error.start, error.end))
-        return error.start
+        return load.recorder.out_of_range(name, partition, start, invoked, _valid_range(error)).valid_start
     except (Unavailable, DeadlineExceeded):
         return start
     got = seen(batches, start)
     return load.recorder.read(name, partition, start, invoked, got, cut=len(got) >= limit).end
+
+
+def _valid_range(error: OffsetOutOfRange) -> tuple[int, int]:
+    assert error.start is not None, "it always says which range is valid"
+    assert error.end is not None
+    return error.start, error.end
 
 
 def assert_no_deadlock(url: str, before: int) -> None:
@@ -246,9 +247,7 @@ def deadlocks(url: str) -> int:
     """How many deadlocks the server has resolved in this database."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("select pg_stat_clear_snapshot()")
-        row = connection.execute(
-            "select deadlocks from pg_stat_database where datname = current_database()"
-        ).fetchone()
+        row = connection.execute("select deadlocks from pg_stat_database where datname = current_database()").fetchone()
     assert row is not None
     return int(row[0])
 

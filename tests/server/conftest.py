@@ -20,9 +20,7 @@ RunPython = Callable[..., subprocess.CompletedProcess[str]]
 
 CHILD_DEADLINE_S = 60.0
 # Hides and replaces system files for one command only. An ordinary user is root there, and nowhere else.
-MOUNT_NAMESPACE = (
-    ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--user", "--map-root-user", "--mount")
-)
+MOUNT_NAMESPACE = ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--user", "--map-root-user", "--mount")
 SOURCE = Path(trunkline.server.__file__).parents[2]
 
 

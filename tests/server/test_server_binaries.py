@@ -39,16 +39,12 @@ def _extra() -> Path:
 
 def _hiding(*directories: str | Path) -> tuple[str, ...]:
     """A command prefix that shows what follows it an empty directory in place of each of these."""
-    mounts = " && ".join(
-        f"mount -t tmpfs none {shlex.quote(str(d))}" for d in directories if Path(d).exists()
-    )
+    mounts = " && ".join(f"mount -t tmpfs none {shlex.quote(str(d))}" for d in directories if Path(d).exists())
     return (*MOUNT_NAMESPACE, "sh", "-c", f'{mounts or "true"} && exec "$@"', "sh")
 
 
 @pytest.mark.parametrize("content", ["nothing", "empty", "old", "not a server"])
-def test_a_wrong_variable_is_an_error_that_names_it(
-    place: Path, monkeypatch: pytest.MonkeyPatch, content: str
-) -> None:
+def test_a_wrong_variable_is_an_error_that_names_it(place: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
     """What was asked for by name is never replaced by something else."""
     named = place / "bin"
     if content == "empty":
@@ -95,9 +91,7 @@ def test_a_pg_config_that_fails_is_passed_over(place: Path, monkeypatch: pytest.
     assert locate().version != "97.1"
 
 
-def test_the_extra_is_used_when_the_system_has_none(
-    place: Path, run_python: RunPython, mount_namespaces: None
-) -> None:
+def test_the_extra_is_used_when_the_system_has_none(place: Path, run_python: RunPython, mount_namespaces: None) -> None:
     extra = _extra()
     result = run_python(START, place / "dev", behind=_hiding("/usr/lib/postgresql"), TRUNKLINE_PG_BIN="")
     assert result.returncode == 0, result.stderr

@@ -117,9 +117,7 @@ def test_in_the_foreground_a_crash_of_the_server_is_an_error(
     assert "the server has crashed" in said
 
 
-def test_detached_it_returns_and_the_server_stays(
-    shared_place: Path, child_environment: dict[str, str]
-) -> None:
+def test_detached_it_returns_and_the_server_stays(shared_place: Path, child_environment: dict[str, str]) -> None:
     trunkline.server.stop(shared_place / "dev")
     command = [*COMMAND, "--data-dir", str(shared_place / "dev"), "--detach"]
     said = subprocess.run(command, env=child_environment, capture_output=True, text=True, check=True).stdout

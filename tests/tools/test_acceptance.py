@@ -57,8 +57,7 @@ def test_a_test_that_is_always_skipped_carries_nothing(project: Path) -> None:
 
 def test_bench_lines_carry_numbers(project: Path) -> None:
     (project / "benchmarks/targets.toml").write_text(
-        '[log.write_1000]\nratio_min = 2.2\nacceptance = ["S0-18"]\n'
-        '[[line]]\nname = "soak"\nacceptance = ["S0-19"]\n'
+        '[log.write_1000]\nratio_min = 2.2\nacceptance = ["S0-18"]\n[[line]]\nname = "soak"\nacceptance = ["S0-19"]\n'
     )
     assert acceptance.carriers(project) == {
         "S0-18": ["benchmarks/targets.toml: log.write_1000"],
@@ -66,16 +65,12 @@ def test_bench_lines_carry_numbers(project: Path) -> None:
     }
 
 
-def test_a_required_number_without_a_test_fails_and_is_named(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_required_number_without_a_test_fails_and_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert acceptance.main(project) == 1
     assert "S0-01  OPEN, required by issue 2" in capsys.readouterr().out
 
 
-def test_a_required_number_with_a_test_is_listed_with_it(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_required_number_with_a_test_is_listed_with_it(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_test(project, "async def test_S0_01(): ...\n", "tests/aio/test_a.py")
     write_test(project, "def test_S0_01(): ...\n", "tests/sync/test_a.py")
     assert acceptance.main(project) == 0

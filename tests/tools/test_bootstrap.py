@@ -64,9 +64,7 @@ def test_a_venv_that_was_moved_is_made_anew(project: Path) -> None:
     assert not bootstrap.has_moved()
     bootstrap.STAMP.write_text(bootstrap.fingerprint().replace("a clone", "another"))
     assert bootstrap.has_moved()
-    program(
-        project / ".tools" / "uv" / "bin" / "uv", "[ $1 = --version ] || { [ ! -e .venv ] && mkdir .venv; }"
-    )
+    program(project / ".tools" / "uv" / "bin" / "uv", "[ $1 = --version ] || { [ ! -e .venv ] && mkdir .venv; }")
     assert bootstrap.main([]) == 0
     assert not bootstrap.has_moved()
 
@@ -129,12 +127,8 @@ def test_a_python_without_ensurepip_is_told_which_package_to_install(
     assert not (project / ".tools" / "uv").exists()
 
 
-def test_a_failed_sync_leaves_no_stamp_and_keeps_the_log(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    program(
-        project / ".tools" / "uv" / "bin" / "uv", "[ $1 = --version ] || { echo 'error: dns error'; exit 2; }"
-    )
+def test_a_failed_sync_leaves_no_stamp_and_keeps_the_log(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program(project / ".tools" / "uv" / "bin" / "uv", "[ $1 = --version ] || { echo 'error: dns error'; exit 2; }")
     program(project / ".tools" / "uv" / "bin" / "python", "exit 1")
     assert bootstrap.main([]) == 1
     assert "no package index could be reached" in capsys.readouterr().err

@@ -34,9 +34,7 @@ def one_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(matrix, "TOOLS", tmp_path / ".tools")
 
 
-def test_a_version_that_is_nowhere_is_told_with_its_reason(
-    one_here: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_version_that_is_nowhere_is_told_with_its_reason(one_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix, "pytest", lambda *_: (0, "=== 3 passed, 1 skipped in 0.1s ==="))
     results = list(matrix.outcomes([14, 15], ["tests"], []))
     assert str(results[0]).split(maxsplit=2)[2].startswith("not to be had")

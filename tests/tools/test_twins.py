@@ -239,9 +239,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_writing_makes_twins_and_the_check_is_content(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_writing_makes_twins_and_the_check_is_content(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert twins.main(["--check"], project) == 1
     assert "missing: tests/sync/test_a.py" in capsys.readouterr().out
     assert twins.main([], project) == 0
@@ -250,9 +248,7 @@ def test_writing_makes_twins_and_the_check_is_content(
     assert not (project / "tests/sync/conftest.py").exists()
 
 
-def test_the_check_lists_stale_orphaned_and_hand_made(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_check_lists_stale_orphaned_and_hand_made(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     twins.main([], project)
     sync = project / "tests/sync"
     (sync / "test_a.py").write_text((sync / "test_a.py").read_text() + "# more\n")

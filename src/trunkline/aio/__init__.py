@@ -39,9 +39,7 @@ class _Connecting:
         await self._client.close()
 
 
-def connect(
-    url: str | None = None, *, dev: bool = False, settings: ClientSettings | None = None
-) -> _Connecting:
+def connect(url: str | None = None, *, dev: bool = False, settings: ClientSettings | None = None) -> _Connecting:
     """Connect to the given server, else ``TRUNKLINE_URL``, else a running ``trunkline dev``.
 
     ``dev=True`` starts the embedded server, and installs the schema, if need be.

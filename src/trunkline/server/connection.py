@@ -20,9 +20,7 @@ def prepare(state: State) -> str:
     import psycopg
 
     try:
-        with psycopg.connect(
-            _conninfo(state.port, "postgres"), password=state.password, autocommit=True
-        ) as connection:
+        with psycopg.connect(_conninfo(state.port, "postgres"), password=state.password, autocommit=True) as connection:
             found = connection.execute("select 1 from pg_catalog.pg_database where datname = %s", [DATABASE])
             if found.fetchone() is None:
                 connection.execute("create database trunkline")

@@ -182,8 +182,7 @@ def _remembered(directory: Directory) -> State:
         return remembered
     if directory.pgdata.exists():
         raise EmbeddedServerError(
-            f"{directory.state} is missing, and with it the password; "
-            "drop the data with `trunkline dev reset`"
+            f"{directory.state} is missing, and with it the password; drop the data with `trunkline dev reset`"
         )
     return State(password=state.new_password())
 

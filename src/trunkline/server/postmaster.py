@@ -123,7 +123,5 @@ def _parents_ps() -> Iterator[tuple[int, int]]:
 
 
 def _ps(*arguments: str) -> str:
-    result = subprocess.run(
-        ["/bin/ps", *arguments], capture_output=True, text=True, timeout=PS_DEADLINE_S, check=False
-    )
+    result = subprocess.run(["/bin/ps", *arguments], capture_output=True, text=True, timeout=PS_DEADLINE_S, check=False)
     return result.stdout

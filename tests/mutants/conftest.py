@@ -1,0 +1,5 @@
+"""Servers that may be killed, as in tests/concurrency."""
+
+from __future__ import annotations
+
+from tests.concurrency.conftest import start_server as start_server
