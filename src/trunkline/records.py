@@ -26,7 +26,7 @@ class Message(msgspec.Struct, frozen=True):
     partition: int | None = None
 
 
-class Position(msgspec.Struct, frozen=True):
+class Position(msgspec.Struct, frozen=True, gc=False):
     """Where a record stands."""
 
     topic: str

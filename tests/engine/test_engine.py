@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from trunkline.client.arrays import bytea_array, integer_array, register, text_array
 from trunkline.engine.backoff import backoff_s
-from trunkline.engine.batching import BatchLimits, Outgoing, route, split, take
+from trunkline.engine.batching import BatchLimits, Parcel, merge, route, split, take
 from trunkline.engine.producing import SEQUENCE_MAX, ProducerState
 from trunkline.engine.routing import murmur2, partition_of_key
+from trunkline.records import HeaderPairs
 from trunkline.server import Server
 
 # Kafka's own test vectors for murmur2, as signed 32-bit numbers.
@@ -55,37 +56,59 @@ def sql_connection(server: Server, template: str) -> Iterator[psycopg.Connection
         connection.execute("drop database engine with (force)")
 
 
-records = st.builds(
-    Outgoing,
-    payload=st.binary(max_size=200),
-    key=st.none() | st.binary(max_size=8),
-    headers=st.just(()) | st.just((("h", b"v" * 30),)),
-    partition=st.none() | st.integers(0, 3),
-)
+headers = st.just(()) | st.just((("h", b"v" * 30),))
+records = st.tuples(st.binary(max_size=200), st.none() | st.binary(max_size=8), headers, st.none() | st.integers(0, 3))
 limits = st.builds(BatchLimits, st.integers(1, 20), st.integers(1, 2000), st.integers(40, 220))
+Given = tuple[bytes, bytes | None, HeaderPairs, int | None]
 
 
-@given(given_records=st.lists(records, max_size=60), bounds=limits)
+def parcel_of(given_records: list[Given]) -> Parcel:
+    payloads, keys, pairs, partitions = (list(column) for column in zip(*given_records, strict=True))
+    return Parcel(payloads, keys, pairs, partitions)
+
+
+def records_of(parcel: Parcel) -> list[Given]:
+    count = len(parcel)
+    keys = parcel.keys or [None] * count
+    pairs = parcel.headers or [()] * count
+    partitions = parcel.partitions if isinstance(parcel.partitions, list) else [parcel.partitions] * count
+    return list(zip(parcel.payloads, keys, pairs, partitions, strict=True))
+
+
+@given(given_records=st.lists(records, min_size=1, max_size=60), bounds=limits)
 def test_splitting_keeps_every_record_in_order_and_every_piece_in_its_limits(
-    given_records: list[Outgoing], bounds: BatchLimits
+    given_records: list[Given], bounds: BatchLimits
 ) -> None:
-    pieces = list(split(given_records, bounds))
-    assert [record for piece in pieces for record in piece] == given_records
+    pieces = list(split(parcel_of(given_records), bounds))
+    assert [record for piece in pieces for record in records_of(piece)] == given_records
+    assert records_of(merge(pieces)) == given_records
     for piece in pieces:
+        assert piece.size == sum(piece.sizes())
+        assert piece.largest == max(piece.sizes())
         assert len(piece) <= bounds.records_max
-        assert len(piece) == 1 or sum(record.size for record in piece) <= bounds.bytes_max
-        assert len(piece) == 1 or all(record.size <= bounds.alone_bytes for record in piece)
+        assert len(piece) == 1 or piece.size <= bounds.bytes_max
+        assert len(piece) == 1 or piece.largest <= bounds.alone_bytes
 
 
-class Waiting:
-    def __init__(self, entry_records: list[Outgoing]) -> None:
-        self.records = entry_records
-        self.size = sum(record.size for record in entry_records)
+@given(payloads=st.lists(st.binary(max_size=200), max_size=60), bounds=limits, chosen=st.none() | st.integers(0, 9))
+def test_plain_payloads_are_split_as_any_others(payloads: list[bytes], bounds: BatchLimits, chosen: int | None) -> None:
+    pieces = list(split(Parcel(payloads, partitions=chosen), bounds))
+    assert [payload for piece in pieces for payload in piece.payloads] == payloads
+    assert all(piece.size == sum(piece.sizes()) and piece.partitions == chosen for piece in pieces)
+    assert all(
+        len(piece) == 1 or (piece.size <= bounds.bytes_max and len(piece) <= bounds.records_max) for piece in pieces
+    )
+
+
+class Caller:
+    def __init__(self, payload: bytes) -> None:
+        self.parcel = Parcel([payload])
+        self.size = self.parcel.size
 
 
 @given(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=40), bounds=limits)
 def test_taking_keeps_the_order_and_takes_as_much_as_fits(sizes: list[int], bounds: BatchLimits) -> None:
-    entries = [Waiting([Outgoing(b"x" * size, None, (), None)]) for size in sizes]
+    entries = [Caller(b"x" * size) for size in sizes]
     pending = deque(entries)
     taken = []
     while pending:
@@ -101,16 +124,20 @@ def test_taking_keeps_the_order_and_takes_as_much_as_fits(sizes: list[int], boun
 
 
 @given(given_records=st.lists(records, min_size=1, max_size=60), partitions=st.integers(4, 9), sticky=st.integers(0, 3))
-def test_routing_sends_each_record_once_in_order(given_records: list[Outgoing], partitions: int, sticky: int) -> None:
-    routed = route(given_records, partitions, sticky)
+def test_routing_sends_each_record_once_in_order(given_records: list[Given], partitions: int, sticky: int) -> None:
+    parcel = parcel_of(given_records)
+    routed = route(parcel, partitions, sticky)
     assert list(routed) == sorted(routed)
     assert sorted(index for indexes in routed.values() for index in indexes) == list(range(len(given_records)))
     for partition, indexes in routed.items():
-        assert indexes == sorted(indexes)
+        assert list(indexes) == sorted(indexes)
         for index in indexes:
-            record = given_records[index]
-            expected = partition_of_key(record.key, partitions) if record.key is not None else sticky
-            assert partition == (expected if record.partition is None else record.partition)
+            _, key, _, chosen = given_records[index]
+            expected = partition_of_key(key, partitions) if key is not None else sticky
+            assert partition == (expected if chosen is None else chosen)
+    plain = Parcel(parcel.payloads)
+    assert route(plain, partitions, sticky) == {sticky: range(len(plain))}
+    assert route(Parcel(parcel.payloads, parcel.keys, None, 2), partitions, sticky) == {2: range(len(plain))}
 
 
 def test_sequences_count_per_partition_and_start_anew_in_a_new_epoch() -> None:

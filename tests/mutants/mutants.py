@@ -119,9 +119,7 @@ class OneStatementLog(Log):
                 " and b.first_offset <= t.tip order by b.first_offset",
                 [self.topic_id, start],
             ).fetchall()
-            seen = [
-                Seen(row[1] + index, payload, row[3]) for row in rows for index, payload in enumerate(row[2] or ())
-            ]
+            seen = [Seen(row[1] + index, payload, row[3]) for row in rows for index, payload in enumerate(row[2] or ())]
             return seen, rows[0][0] + 1
 
         return session.do(records)
@@ -198,7 +196,13 @@ MUTANTS = [
         "a segment that is not closed when its partition moves on",
         scenes.old_snapshot,
         {"inconsistent-offsets"},
-        [("partition_move", "values ($1, $2, 0, 0, $3, 0, 0, 0, 0, ''{}'')", "select $1, $2, 0, 0, $3, 0, 0, 0, 0, ''{}'' where false")],
+        [
+            (
+                "partition_move",
+                "values ($1, $2, 0, 0, $3, 0, 0, 0, 0, ''{}'')",
+                "select $1, $2, 0, 0, $3, 0, 0, 0, 0, ''{}'' where false",
+            )
+        ],
     ),
     Mutant(
         "a table that is dropped before the log start has moved",

@@ -20,7 +20,7 @@ CLOCK = (
     " as $$ select pg_catalog.clock_timestamp() - interval '1 hour' $$"
 )
 BATCHES = (
-    "select b.first_offset, b.payloads, b.append_time from trunkline.segment_%s b"
+    "select b.first_offset, b.payloads, b.append_time from trunkline.segment_{} b"
     " where b.partition = 0 and b.record_count > 0 order by b.first_offset"
 )
 
@@ -55,7 +55,7 @@ class Log:
         records: list[Seen] = []
         for (segment_id,) in self._admin.run("select segment_id from trunkline.segment order by 1"):
             if self._admin.run("select to_regclass(%s)", [f"trunkline.segment_{segment_id}"])[0][0]:
-                for row in self._admin.run(BATCHES, [segment_id]):
+                for row in self._admin.run(BATCHES.format(segment_id)):
                     records += _unpacked(*row)
         start, end = self._admin.run('select start, "end" from trunkline.log_range(%s, 0)', [self.topic_id])[0]
         return Partition(start, end, tuple(record for record in records if record.offset >= start))
@@ -262,8 +262,8 @@ def old_snapshot(stage: Stage) -> None:
 
 
 def opposite_orders(stage: Stage) -> None:
-    """Two writers of partitions 0 and 1 name them in opposite orders, and get to hold one each. A refusal that names the
-    order is followed."""
+    """Two writers of partitions 0 and 1 name them in opposite orders, and get to hold one each. A refusal that
+    names the order is followed."""
     hold_0, hold_1 = stage.session("hold 0"), stage.session("hold 1")
     a, b = stage.session("a"), stage.session("b")
     for number, holder in enumerate((hold_0, hold_1)):

@@ -1,5 +1,6 @@
-"""Every trap has a log that falls into it. The checker, or an error that no sound log gives, shows each of them; our own
-log plays the same scenes and comes out clean. A checker that passed a mutant would prove nothing about us."""
+"""Every trap has a log that falls into it. The checker, or an error that no sound log gives, shows each of them;
+our own log plays the same scenes and comes out clean. A checker that passed a mutant would prove nothing about
+us."""
 
 from __future__ import annotations
 
@@ -64,8 +65,8 @@ def _prepared(sessions: Sessions, topic_id: int) -> bool:
 
 
 def test_a_log_that_does_not_guard_its_commit_loses_an_acknowledged_record(start_server: StartServer) -> None:
-    """The session has synchronous_commit off and the WAL writer sleeps: without the guard a record that was acknowledged
-    is gone after kill -9, and a prepared transaction keeps the partition; with it neither happens."""
+    """The session has synchronous_commit off and the WAL writer sleeps: without the guard a record that was
+    acknowledged is gone after kill -9, and a prepared transaction keeps the partition; with it neither happens."""
     server = start_server({"wal_writer_delay": "10s", "max_prepared_transactions": "5"})
     with psycopg.connect(server.url, autocommit=True) as connection:
         row = connection.execute("select trunkline.topic_create('t', 1)").fetchone()

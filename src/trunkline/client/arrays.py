@@ -17,23 +17,34 @@ _HEADER = Struct("!iiIii").pack
 _INT4 = Struct("!ii").pack
 _LENGTH = Struct("!i").pack
 _NULL = _LENGTH(-1)
-# Most records are small: their length words are looked up, not packed.
 _LENGTHS = [_LENGTH(n) for n in range(4096)]
 _KNOWN = len(_LENGTHS)
 
 _INT4_OID, _TEXT_OID, _BYTEA_OID = 23, 25, 17
 
 
-class ByteaArray(bytes):
-    """The bytes of a ``bytea[]``."""
+class EncodedArray:
+    """An array's bytes, ready to be sent; its class says of which type."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return len(self.data)
 
 
-class TextArray(bytes):
-    """The bytes of a ``text[]``."""
+class ByteaArray(EncodedArray):
+    __slots__ = ()
 
 
-class IntegerArray(bytes):
-    """The bytes of an ``integer[]``."""
+class TextArray(EncodedArray):
+    __slots__ = ()
+
+
+class IntegerArray(EncodedArray):
+    __slots__ = ()
 
 
 def bytea_array(values: Sequence[bytes | None]) -> ByteaArray:
@@ -54,24 +65,28 @@ def integer_array(values: Sequence[int]) -> IntegerArray:
 
 
 def _encode(values: Sequence[bytes | None], oid: int) -> bytes:
-    parts = [b""]
-    nulls = 0
-    for value in values:
-        if value is None:
-            nulls = 1
-            parts.append(_NULL)
-        else:
-            length = len(value)
-            parts += (_LENGTHS[length] if length < _KNOWN else _LENGTH(length), value)
-    parts[0] = _HEADER(1, nulls, oid, len(values), 1)
+    nulls = None in values
+    bodies = [value or b"" for value in values]
+    sizes = map(len, bodies)
+    # Most records are small: their length words are looked up, which needs no step of Python's a record.
+    if max(map(len, bodies), default=0) < _KNOWN:
+        words = list(map(_LENGTHS.__getitem__, sizes))
+    else:
+        words = list(map(_LENGTH, sizes))
+    if nulls:
+        words = [_NULL if value is None else word for value, word in zip(values, words, strict=True)]
+    parts = [b""] * (2 * len(bodies) + 1)
+    parts[0] = _HEADER(1, int(nulls), oid, len(bodies), 1)
+    parts[1::2] = words
+    parts[2::2] = bodies
     return b"".join(parts)
 
 
 class _ArrayDumper(Dumper):
     format = Format.BINARY
 
-    def dump(self, obj: bytes) -> bytes:
-        return obj
+    def dump(self, obj: EncodedArray) -> bytes:
+        return obj.data
 
 
 class _ByteaArrayDumper(_ArrayDumper):

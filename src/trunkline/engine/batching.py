@@ -1,13 +1,14 @@
 """What goes into one batch, and where each record of it goes.
 
-A lane collects entries (one for each call that waits); ``take`` cuts the next batch off its front, ``route`` sorts
-the batch's records by partition. Nothing here waits or sends.
+Records travel as columns, from the caller's list to the server's arrays, so that many of them cost little more than
+their bytes. A lane collects entries (one for each call that waits); ``take`` cuts the next batch off its front,
+``route`` sorts its records by partition. Nothing here waits or sends.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -15,39 +16,75 @@ import msgspec
 from trunkline.engine.routing import partition_of_key
 from trunkline.records import HeaderPairs
 
-_OVERHEAD_BYTES = 32
+RECORD_OVERHEAD_BYTES = 32
 """Counted for each record beside its own bytes, so that a batch of empty records has an end too."""
 
 
-class Outgoing(msgspec.Struct, frozen=True, gc=False):
-    """A record that passed the checks. ``partition`` is None unless the caller chose one."""
+class Parcel(msgspec.Struct, frozen=True):
+    """Records that passed the checks, as columns. None: no record has any.
 
-    payload: bytes
-    key: bytes | None
-    headers: HeaderPairs
-    partition: int | None
+    ``partitions`` is what the caller chose: one for all records, or one (or None) for each.
+    """
+
+    payloads: list[bytes]
+    keys: list[bytes | None] | None = None
+    headers: list[HeaderPairs] | None = None
+    partitions: int | list[int | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.payloads)
 
     @property
     def size(self) -> int:
-        size = len(self.payload) + _OVERHEAD_BYTES
-        if self.key is not None:
-            size += len(self.key)
-        if self.headers:
-            size += sum(len(name) + len(value) for name, value in self.headers)
-        return size
+        """The bytes that all records count for."""
+        if self.keys is not None or self.headers is not None:
+            return sum(self.sizes())
+        return sum(map(len, self.payloads)) + RECORD_OVERHEAD_BYTES * len(self.payloads)
+
+    @property
+    def largest(self) -> int:
+        """The bytes that the largest record counts for."""
+        if self.keys is not None or self.headers is not None:
+            return max(self.sizes(), default=0)
+        return max(map(len, self.payloads), default=0) + RECORD_OVERHEAD_BYTES
+
+    def sizes(self) -> list[int]:
+        """The bytes that each record counts for."""
+        found = [len(payload) + RECORD_OVERHEAD_BYTES for payload in self.payloads]
+        if self.keys is not None:
+            found = [size + len(key or b"") for size, key in zip(found, self.keys, strict=True)]
+        if self.headers is not None:
+            found = [
+                size + sum(len(name) + len(value) for name, value in pairs)
+                for size, pairs in zip(found, self.headers, strict=True)
+            ]
+        return found
+
+    def piece(self, start: int, end: int) -> Parcel:
+        """The records from ``start`` up to ``end``."""
+        return self.pick(range(start, end))
+
+    def pick(self, indexes: Sequence[int]) -> Parcel:
+        """The records at these places, in this order."""
+        return Parcel(
+            [self.payloads[index] for index in indexes],
+            None if self.keys is None else [self.keys[index] for index in indexes],
+            None if self.headers is None else [self.headers[index] for index in indexes],
+            [self.partitions[index] for index in indexes] if isinstance(self.partitions, list) else self.partitions,
+        )
 
 
-class Sized(Protocol):
+class Waiting(Protocol):
     """What a lane collects."""
 
     @property
-    def records(self) -> Sequence[Outgoing]: ...
+    def parcel(self) -> Parcel: ...
 
     @property
     def size(self) -> int: ...
 
 
-EntryT = TypeVar("EntryT", bound=Sized)
+WaitingT = TypeVar("WaitingT", bound=Waiting)
 
 
 class BatchLimits(msgspec.Struct, frozen=True):
@@ -58,13 +95,13 @@ class BatchLimits(msgspec.Struct, frozen=True):
     alone_bytes: int
 
 
-def take(pending: deque[EntryT], limits: BatchLimits) -> list[EntryT]:
+def take(pending: deque[WaitingT], limits: BatchLimits) -> list[WaitingT]:
     """Remove the next batch from the front: as many whole entries as fit, and at least one."""
     taken = [pending.popleft()]
-    count, size = len(taken[0].records), taken[0].size
+    count, size = len(taken[0].parcel), taken[0].size
     while pending and _stands_with_others(taken[-1], limits):
         following = pending[0]
-        count += len(following.records)
+        count += len(following.parcel)
         size += following.size
         if count > limits.records_max or size > limits.bytes_max or not _stands_with_others(following, limits):
             break
@@ -72,37 +109,66 @@ def take(pending: deque[EntryT], limits: BatchLimits) -> list[EntryT]:
     return taken
 
 
-def _stands_with_others(entry: Sized, limits: BatchLimits) -> bool:
-    return entry.size <= limits.alone_bytes or len(entry.records) > 1
+def _stands_with_others(entry: Waiting, limits: BatchLimits) -> bool:
+    return entry.size <= limits.alone_bytes or len(entry.parcel) > 1
 
 
-def split(records: Iterable[Outgoing], limits: BatchLimits) -> Iterator[list[Outgoing]]:
-    """Cut many records into pieces that each fit into a batch, in order."""
-    piece: list[Outgoing] = []
-    size = 0
-    for record in records:
-        alone = record.size > limits.alone_bytes
-        if piece and (alone or len(piece) >= limits.records_max or size + record.size > limits.bytes_max):
-            yield piece
-            piece, size = [], 0
-        piece.append(record)
-        size += record.size
+def split(parcel: Parcel, limits: BatchLimits) -> Iterator[Parcel]:
+    """Cut many records into parcels that each fit into a batch, in order."""
+    if not parcel.payloads:
+        return
+    if len(parcel) <= limits.records_max and parcel.largest <= limits.alone_bytes and parcel.size <= limits.bytes_max:
+        yield parcel
+        return
+    start = size = 0
+    sizes = parcel.sizes()
+    for index, record_size in enumerate(sizes):
+        alone = record_size > limits.alone_bytes
+        full = index - start >= limits.records_max or size + record_size > limits.bytes_max
+        if index > start and (alone or full):
+            yield parcel.piece(start, index)
+            start, size = index, 0
+        size += record_size
         if alone:
-            yield piece
-            piece, size = [], 0
-    if piece:
-        yield piece
+            yield parcel.piece(start, index + 1)
+            start, size = index + 1, 0
+    if start < len(sizes):
+        yield parcel.piece(start, len(sizes))
 
 
-def route(records: Iterable[Outgoing], partitions: int, sticky: int) -> dict[int, list[int]]:
-    """The partition of each record: partition to indexes, both ascending. Keyless records go to ``sticky``."""
+def merge(parcels: Sequence[Parcel]) -> Parcel:
+    """Several parcels as one, in order."""
+    if len(parcels) == 1:
+        return parcels[0]
+    keyed = any(parcel.keys is not None for parcel in parcels)
+    headed = any(parcel.headers is not None for parcel in parcels)
+    keys: list[bytes | None] = []
+    headers: list[HeaderPairs] = []
+    payloads: list[bytes] = []
+    partitions: list[int | None] = []
+    for parcel in parcels:
+        count = len(parcel)
+        payloads += parcel.payloads
+        partitions += parcel.partitions if isinstance(parcel.partitions, list) else [parcel.partitions] * count
+        if keyed:
+            keys += [None] * count if parcel.keys is None else parcel.keys
+        if headed:
+            headers += [()] * count if parcel.headers is None else parcel.headers
+    return Parcel(payloads, keys if keyed else None, headers if headed else None, partitions)
+
+
+def route(parcel: Parcel, partitions: int, sticky: int) -> dict[int, Sequence[int]]:
+    """The partition of each record: partition to places, both ascending. Keyless records go to ``sticky``."""
+    chosen = parcel.partitions
+    if isinstance(chosen, int):
+        return {chosen: range(len(parcel))}
+    if parcel.keys is None and chosen is None:
+        return {sticky: range(len(parcel))}
     routed: dict[int, list[int]] = {}
-    for index, record in enumerate(records):
-        if record.partition is not None:
-            partition = record.partition
-        elif record.key is not None:
-            partition = partition_of_key(record.key, partitions)
-        else:
-            partition = sticky
+    keys = parcel.keys or [None] * len(parcel)
+    for index, key in enumerate(keys):
+        partition = None if chosen is None else chosen[index]
+        if partition is None:
+            partition = sticky if key is None else partition_of_key(key, partitions)
         routed.setdefault(partition, []).append(index)
-    return dict(sorted(routed.items())) if len(routed) > 1 else routed
+    return dict(sorted(routed.items()))

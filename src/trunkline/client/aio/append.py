@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, repeat
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +19,7 @@ from trunkline.client.aio.connection import Row
 from trunkline.client.aio.server import Server
 from trunkline.client.aio.topics import Topics
 from trunkline.client.arrays import bytea_array, integer_array, text_array
-from trunkline.engine.batching import Outgoing, route
+from trunkline.engine.batching import Parcel, route
 from trunkline.engine.producing import ProducerState
 from trunkline.errors import (
     Conflict,
@@ -52,7 +52,7 @@ class _Plan(msgspec.Struct, frozen=True):
     """A batch as it is sent, and sent again: where each record goes, and under which sequence numbers."""
 
     topic: Topic
-    routed: dict[int, list[int]]
+    routed: dict[int, Sequence[int]]
     expected_partitions: int | None
     columns: list[Any]
     producer: list[Any]
@@ -78,7 +78,7 @@ class Appender:
         # Clients begin at different partitions, or they would all write to the same one at first.
         self._turn = count(random.randrange(1024))
 
-    async def append(self, records: Sequence[Outgoing], deadline: float) -> Answer:
+    async def append(self, parcel: Parcel, deadline: float) -> Answer:
         """Write the records as one transaction; their positions once it is durable.
 
         Any error but OutcomeUnknown means: they are not in the log. OutcomeUnknown: whether they are could not be
@@ -91,9 +91,9 @@ class Appender:
         while True:
             try:
                 topic = await self._topics.find(self._topic_name)
-                plan = plan or self._plan(topic, records, turn)
+                plan = plan or self._plan(topic, parcel, turn)
                 row = await self._send(plan, topic.open_segment_id, deadline)
-                return self._answer(plan, row, len(records))
+                return self._answer(plan, row, len(parcel))
             except _InDoubtError as error:
                 in_doubt = True
                 failure = error.cause
@@ -116,21 +116,22 @@ class Appender:
         await self._server.once(protocol.ROLL, [segment_id])
         await self._server.once(protocol.SEAL, [segment_id])
 
-    def _plan(self, topic: Topic, records: Sequence[Outgoing], turn: int) -> _Plan:
-        routed = route(records, topic.partitions, turn % topic.partitions)
+    def _plan(self, topic: Topic, parcel: Parcel, turn: int) -> _Plan:
+        routed = route(parcel, topic.partitions, turn % topic.partitions)
         for partition in routed:
             if partition >= topic.partitions:
                 raise NotFound(
                     f"topic {topic.name} has no partition {partition}; its partitions are 0 to {topic.partitions - 1}"
                 )
-        by_key = any(record.key is not None and record.partition is None for record in records)
-        ordered = records if len(routed) == 1 else [records[index] for indexes in routed.values() for index in indexes]
+        by_key = parcel.keys is not None and not isinstance(parcel.partitions, int)
+        if len(routed) > 1:
+            parcel = parcel.pick([index for indexes in routed.values() for index in indexes])
         producer: list[Any] = [None, None]
         sequences: list[int] = []
         if self._producer is not None:
             sequences = self._producer.next_of(routed)
             producer = [self._producer.producer_id, self._producer.epoch]
-        return _Plan(topic, routed, topic.partitions if by_key else None, _columns(ordered), producer, sequences)
+        return _Plan(topic, routed, topic.partitions if by_key else None, _columns(parcel), producer, sequences)
 
     async def _send(self, plan: _Plan, segment_id: int, deadline: float) -> Row:
         partitions = list(plan.routed)
@@ -158,7 +159,7 @@ class Appender:
         name = self._topic_name
         if len(plan.routed) == 1:
             (partition,) = plan.routed
-            positions = [Position(name, partition, offset) for offset in range(first, first + size)]
+            positions = list(map(Position, repeat(name), repeat(partition), range(first, first + size)))
             return Answer(positions, open_segment_id, is_full)
         placed: list[Position | None] = [None] * size
         for offset, (partition, indexes) in zip(first, plan.routed.items(), strict=True):
@@ -199,17 +200,16 @@ class Appender:
             raise
 
 
-def _columns(records: Sequence[Outgoing]) -> list[Any]:
-    keyed = any(record.key is not None for record in records)
-    keys = bytea_array([record.key for record in records]) if keyed else None
-    payloads = bytea_array([record.payload for record in records])
-    if not any(record.headers for record in records):
+def _columns(parcel: Parcel) -> list[Any]:
+    keys = None if parcel.keys is None else bytea_array(parcel.keys)
+    payloads = bytea_array(parcel.payloads)
+    if parcel.headers is None:
         return [keys, payloads, None, None, None]
-    pairs = [pair for record in records for pair in record.headers]
+    pairs = [pair for pairs in parcel.headers for pair in pairs]
     return [
         keys,
         payloads,
-        integer_array([len(record.headers) for record in records]),
+        integer_array([len(pairs) for pairs in parcel.headers]),
         text_array([name for name, _ in pairs]),
         bytea_array([value for _, value in pairs]),
     ]

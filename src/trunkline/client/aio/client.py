@@ -16,17 +16,9 @@ from trunkline.client.aio.retention import Retention
 from trunkline.client.aio.server import Server
 from trunkline.client.aio.shim import Service, Shield
 from trunkline.client.aio.topics import Topics
-from trunkline.engine.batching import BatchLimits, Outgoing, split
-from trunkline.engine.checks import (
-    INT4_MAX,
-    check_headers,
-    check_key,
-    check_limits,
-    check_payload,
-    check_topic_name,
-    check_whole,
-)
-from trunkline.errors import InvalidArgument
+from trunkline.engine.batching import BatchLimits, split
+from trunkline.engine.checks import check_topic_name
+from trunkline.engine.packing import pack_many, pack_one
 from trunkline.records import (
     Batch,
     Headers,
@@ -134,8 +126,9 @@ class AsyncClient:
         Calls at the same time share a batch. With the same key, records keep the order of calls that did not
         overlap. A cancelled call may or may not have published.
         """
-        record = await self._outgoing(topic, payload, key, headers, partition)
-        return (await self._lane(topic).submit([record]))[0]
+        known = await self._topics.find(check_topic_name(topic))
+        parcel = pack_one(payload, key, headers, partition, known)
+        return (await self._lane(topic).submit(parcel))[0]
 
     async def publish_many(
         self, topic: str, messages: Iterable[Message | bytes], *, partition: int | None = None
@@ -146,27 +139,11 @@ class AsyncClient:
         that is split; if a later piece fails, earlier ones are in the log. Nothing is written where a message is
         invalid, or the iterable raises.
         """
-        records = [await self._of_message(topic, message, partition) for message in _materialised(messages)]
+        known = await self._topics.find(check_topic_name(topic))
         positions: list[Position] = []
-        for piece in split(records, self._limits):
+        for piece in split(pack_many(messages, partition, known), self._limits):
             positions += await self._lane(topic).submit(piece)
         return positions
-
-    async def _of_message(self, topic: str, message: Message | bytes, partition: int | None) -> Outgoing:
-        if isinstance(message, Message):
-            chosen = partition if message.partition is None else message.partition
-            return await self._outgoing(topic, message.payload, message.key, message.headers, chosen)
-        return await self._outgoing(topic, message, None, None, partition)
-
-    async def _outgoing(
-        self, topic: str, payload: object, key: object, headers: object, partition: int | None
-    ) -> Outgoing:
-        record = Outgoing(check_payload(payload), check_key(key), check_headers(headers), partition)
-        if partition is not None:
-            check_whole("partition", partition, most=INT4_MAX)
-        known = await self._topics.find(check_topic_name(topic))
-        check_limits(known, record.key, record.payload, record.headers)
-        return record
 
     def _lane(self, topic: str) -> Lane:
         lane = self._lanes.get(topic)
@@ -244,11 +221,3 @@ class AsyncClient:
     def retention_host(self, *, interval_s: float = 60.0) -> Service:
         """Run retention in the background until the returned service is closed."""
         return self._retention.host(interval_s)
-
-
-def _materialised(messages: Iterable[Message | bytes]) -> list[Message | bytes]:
-    if isinstance(messages, bytes | bytearray | memoryview | str | Message):
-        raise InvalidArgument("publish_many takes many messages; for one, call publish, or put it into a list")
-    if not isinstance(messages, Iterable):
-        raise InvalidArgument(f"publish_many takes an iterable of messages, not {type(messages).__name__}")
-    return list(messages)

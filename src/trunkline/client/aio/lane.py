@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
 from time import monotonic
 from typing import Literal
 
@@ -20,7 +19,7 @@ from trunkline.client.aio.append import Appender
 from trunkline.client.aio.server import Server
 from trunkline.client.aio.shim import Mutex, Shield, Waiter
 from trunkline.client.aio.topics import Topics
-from trunkline.engine.batching import BatchLimits, Outgoing, take
+from trunkline.engine.batching import BatchLimits, Parcel, merge, take
 from trunkline.errors import Closed, DeadlineExceeded, OutcomeUnknown, TrunklineError, Unavailable
 from trunkline.records import Position
 
@@ -32,12 +31,12 @@ Signal = Literal["lead", "done"]
 class Entry:
     """What one caller waits for: its records, then their positions or an error."""
 
-    __slots__ = ("deadline", "error", "positions", "records", "size", "waiter")
+    __slots__ = ("deadline", "error", "parcel", "positions", "size", "waiter")
 
-    def __init__(self, records: Sequence[Outgoing], deadline: float) -> None:
-        self.records = records
+    def __init__(self, parcel: Parcel, deadline: float) -> None:
+        self.parcel = parcel
         self.deadline = deadline
-        self.size = sum(record.size for record in records)
+        self.size = parcel.size
         self.waiter: Waiter[Signal] = Waiter()
         self.positions: list[Position] | None = None
         self.error: BaseException | None = None
@@ -74,12 +73,12 @@ class Lane:
         self._led = False
         self._full_segment_id: int | None = None
 
-    async def submit(self, records: Sequence[Outgoing]) -> list[Position]:
+    async def submit(self, parcel: Parcel) -> list[Position]:
         """Positions of the records once they are durable. They stand in one batch, in one transaction.
 
         A caller that is cancelled while its records wait in line takes them out; later they go on without it.
         """
-        entry = Entry(records, self._server.deadline())
+        entry = Entry(parcel, self._server.deadline())
         if await self._join(entry) or await self._turn(entry) == "lead":
             await self._shield.run(self._lead(entry))
         return entry.result()
@@ -188,12 +187,14 @@ class Lane:
             entry.waiter.give("done")
 
     async def _commit(self, entries: list[Entry]) -> None:
-        records = [record for entry in entries for record in entry.records]
-        answer = await self._appender.append(records, min(entry.deadline for entry in entries))
-        at = iter(answer.positions)
+        parcel = merge([entry.parcel for entry in entries])
+        answer = await self._appender.append(parcel, min(entry.deadline for entry in entries))
+        start = 0
         for entry in entries:
-            entry.positions = [next(at) for _ in entry.records]
+            end = start + len(entry.parcel)
+            entry.positions = answer.positions[start:end]
             entry.waiter.give("done")
+            start = end
         self._topics.moved_on(self._topic_name, answer.open_segment_id)
         if answer.is_full:
             self._full_segment_id = answer.open_segment_id

@@ -17,17 +17,9 @@ from trunkline.client.sync.retention import Retention
 from trunkline.client.sync.server import Server
 from trunkline.client.sync.shim import Service, Shield
 from trunkline.client.sync.topics import Topics
-from trunkline.engine.batching import BatchLimits, Outgoing, split
-from trunkline.engine.checks import (
-    INT4_MAX,
-    check_headers,
-    check_key,
-    check_limits,
-    check_payload,
-    check_topic_name,
-    check_whole,
-)
-from trunkline.errors import InvalidArgument
+from trunkline.engine.batching import BatchLimits, split
+from trunkline.engine.checks import check_topic_name
+from trunkline.engine.packing import pack_many, pack_one
 from trunkline.records import (
     Batch,
     Headers,
@@ -133,8 +125,9 @@ class Client:
         Calls at the same time share a batch. With the same key, records keep the order of calls that did not
         overlap. A cancelled call may or may not have published.
         """
-        record = self._outgoing(topic, payload, key, headers, partition)
-        return self._lane(topic).submit([record])[0]
+        known = self._topics.find(check_topic_name(topic))
+        parcel = pack_one(payload, key, headers, partition, known)
+        return self._lane(topic).submit(parcel)[0]
 
     def publish_many(
         self, topic: str, messages: Iterable[Message | bytes], *, partition: int | None = None
@@ -145,25 +138,11 @@ class Client:
         that is split; if a later piece fails, earlier ones are in the log. Nothing is written where a message is
         invalid, or the iterable raises.
         """
-        records = [self._of_message(topic, message, partition) for message in _materialised(messages)]
+        known = self._topics.find(check_topic_name(topic))
         positions: list[Position] = []
-        for piece in split(records, self._limits):
+        for piece in split(pack_many(messages, partition, known), self._limits):
             positions += self._lane(topic).submit(piece)
         return positions
-
-    def _of_message(self, topic: str, message: Message | bytes, partition: int | None) -> Outgoing:
-        if isinstance(message, Message):
-            chosen = partition if message.partition is None else message.partition
-            return self._outgoing(topic, message.payload, message.key, message.headers, chosen)
-        return self._outgoing(topic, message, None, None, partition)
-
-    def _outgoing(self, topic: str, payload: object, key: object, headers: object, partition: int | None) -> Outgoing:
-        record = Outgoing(check_payload(payload), check_key(key), check_headers(headers), partition)
-        if partition is not None:
-            check_whole("partition", partition, most=INT4_MAX)
-        known = self._topics.find(check_topic_name(topic))
-        check_limits(known, record.key, record.payload, record.headers)
-        return record
 
     def _lane(self, topic: str) -> Lane:
         lane = self._lanes.get(topic)
@@ -241,11 +220,3 @@ class Client:
     def retention_host(self, *, interval_s: float = 60.0) -> Service:
         """Run retention in the background until the returned service is closed."""
         return self._retention.host(interval_s)
-
-
-def _materialised(messages: Iterable[Message | bytes]) -> list[Message | bytes]:
-    if isinstance(messages, bytes | bytearray | memoryview | str | Message):
-        raise InvalidArgument("publish_many takes many messages; for one, call publish, or put it into a list")
-    if not isinstance(messages, Iterable):
-        raise InvalidArgument(f"publish_many takes an iterable of messages, not {type(messages).__name__}")
-    return list(messages)

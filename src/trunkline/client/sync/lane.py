@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
 from time import monotonic
 from typing import Literal
 
@@ -21,7 +20,7 @@ from trunkline.client.sync.append import Appender
 from trunkline.client.sync.server import Server
 from trunkline.client.sync.shim import Mutex, Shield, Waiter
 from trunkline.client.sync.topics import Topics
-from trunkline.engine.batching import BatchLimits, Outgoing, take
+from trunkline.engine.batching import BatchLimits, Parcel, merge, take
 from trunkline.errors import Closed, DeadlineExceeded, OutcomeUnknown, TrunklineError, Unavailable
 from trunkline.records import Position
 
@@ -33,12 +32,12 @@ Signal = Literal["lead", "done"]
 class Entry:
     """What one caller waits for: its records, then their positions or an error."""
 
-    __slots__ = ("deadline", "error", "positions", "records", "size", "waiter")
+    __slots__ = ("deadline", "error", "parcel", "positions", "size", "waiter")
 
-    def __init__(self, records: Sequence[Outgoing], deadline: float) -> None:
-        self.records = records
+    def __init__(self, parcel: Parcel, deadline: float) -> None:
+        self.parcel = parcel
         self.deadline = deadline
-        self.size = sum(record.size for record in records)
+        self.size = parcel.size
         self.waiter: Waiter[Signal] = Waiter()
         self.positions: list[Position] | None = None
         self.error: BaseException | None = None
@@ -75,12 +74,12 @@ class Lane:
         self._led = False
         self._full_segment_id: int | None = None
 
-    def submit(self, records: Sequence[Outgoing]) -> list[Position]:
+    def submit(self, parcel: Parcel) -> list[Position]:
         """Positions of the records once they are durable. They stand in one batch, in one transaction.
 
         A caller that is cancelled while its records wait in line takes them out; later they go on without it.
         """
-        entry = Entry(records, self._server.deadline())
+        entry = Entry(parcel, self._server.deadline())
         if self._join(entry) or self._turn(entry) == "lead":
             self._shield.run(self._lead(entry))
         return entry.result()
@@ -189,12 +188,14 @@ class Lane:
             entry.waiter.give("done")
 
     def _commit(self, entries: list[Entry]) -> None:
-        records = [record for entry in entries for record in entry.records]
-        answer = self._appender.append(records, min(entry.deadline for entry in entries))
-        at = iter(answer.positions)
+        parcel = merge([entry.parcel for entry in entries])
+        answer = self._appender.append(parcel, min(entry.deadline for entry in entries))
+        start = 0
         for entry in entries:
-            entry.positions = [next(at) for _ in entry.records]
+            end = start + len(entry.parcel)
+            entry.positions = answer.positions[start:end]
             entry.waiter.give("done")
+            start = end
         self._topics.moved_on(self._topic_name, answer.open_segment_id)
         if answer.is_full:
             self._full_segment_id = answer.open_segment_id

@@ -1,0 +1,57 @@
+"""From what the caller gave to a parcel: checked, and as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from trunkline.engine.batching import Parcel
+from trunkline.engine.checks import INT4_MAX, check_headers, check_key, check_limits, check_payload, check_whole
+from trunkline.errors import InvalidArgument
+from trunkline.records import Message, Topic
+
+
+def pack_one(payload: object, key: object, headers: object, partition: object, topic: Topic) -> Parcel:
+    """A parcel of one record."""
+    checked = check_payload(payload)
+    checked_key = check_key(key)
+    pairs = check_headers(headers)
+    chosen = None if partition is None else check_whole("partition", partition, most=INT4_MAX)
+    check_limits(topic, checked_key, checked, pairs)
+    return Parcel([checked], None if checked_key is None else [checked_key], [pairs] if pairs else None, chosen)
+
+
+def pack_many(messages: Iterable[Message | bytes], partition: object, topic: Topic) -> Parcel:
+    """A parcel of many records; nothing is packed where one of them cannot be."""
+    chosen = None if partition is None else check_whole("partition", partition, most=INT4_MAX)
+    given = _materialised(messages)
+    # Plain payloads are checked without a step a record.
+    if set(map(type, given)) <= {bytes}:
+        payloads: list[bytes] = given  # type: ignore[assignment]
+        if payloads and max(map(len, payloads)) > topic.record_bytes_max:
+            check_limits(topic, None, max(payloads, key=len), ())
+        return Parcel(payloads, partitions=chosen)
+    packed = [_of_message(message, chosen, topic) for message in given]
+    keys = [parcel.keys[0] if parcel.keys else None for parcel in packed]
+    headers = [parcel.headers[0] if parcel.headers else () for parcel in packed]
+    partitions = [parcel.partitions if isinstance(parcel.partitions, int) else None for parcel in packed]
+    return Parcel(
+        [parcel.payloads[0] for parcel in packed],
+        keys if any(key is not None for key in keys) else None,
+        headers if any(headers) else None,
+        partitions if any(number is not None for number in partitions) else None,
+    )
+
+
+def _of_message(message: object, chosen: int | None, topic: Topic) -> Parcel:
+    if not isinstance(message, Message):
+        return pack_one(message, None, None, chosen, topic)
+    partition = chosen if message.partition is None else message.partition
+    return pack_one(message.payload, message.key, message.headers, partition, topic)
+
+
+def _materialised(messages: Iterable[Message | bytes]) -> list[Message | bytes]:
+    if isinstance(messages, bytes | bytearray | memoryview | str | Message):
+        raise InvalidArgument("publish_many takes many messages; for one, call publish, or put it into a list")
+    if not isinstance(messages, Iterable):
+        raise InvalidArgument(f"publish_many takes an iterable of messages, not {type(messages).__name__}")
+    return list(messages)
