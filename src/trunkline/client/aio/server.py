@@ -11,7 +11,7 @@ from trunkline.client.aio.connection import Row
 from trunkline.client.aio.pool import Pool
 from trunkline.client.aio.shim import sleep
 from trunkline.engine.backoff import backoff_s
-from trunkline.errors import Conflict, DeadlineExceeded, TrunklineError
+from trunkline.errors import Conflict, DeadlineExceeded, OutcomeUnknown, TrunklineError, Unavailable
 from trunkline.settings import ClientSettings
 
 
@@ -28,18 +28,6 @@ class Server:
 
     async def ask(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Call something that changes nothing: tried again after any failure that may pass."""
-        return await self._attempts(statement, parameters, TrunklineError)
-
-    async def change(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """Call something that changes the database: tried again only where nothing was written."""
-        return await self._attempts(statement, parameters, Conflict)
-
-    async def once(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """Call something a single time: the caller knows better what to do about a failure."""
-        async with self.pool.connection(self.deadline()) as connection:
-            return await connection.call(statement, parameters)
-
-    async def _attempts(self, statement: str, parameters: Sequence[Any], may_repeat: type[TrunklineError]) -> list[Row]:
         deadline = self.deadline()
         attempt = 0
         while True:
@@ -47,10 +35,32 @@ class Server:
                 async with self.pool.connection(deadline) as connection:
                     return await connection.call(statement, parameters)
             except TrunklineError as error:
-                if not error.retryable or not isinstance(error, may_repeat):
+                if not error.retryable:
                     raise
                 await self.pause(attempt, deadline, error)
             attempt += 1
+
+    async def change(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Call something that changes the database: tried again only where it is certain that nothing was done.
+
+        OutcomeUnknown: the connection was lost, or given up, while the server was at it.
+        """
+        deadline = self.deadline()
+        attempt = 0
+        while True:
+            try:
+                return await self.once(statement, parameters, deadline)
+            except Conflict as error:
+                await self.pause(attempt, deadline, error)
+            attempt += 1
+
+    async def once(self, statement: str, parameters: Sequence[Any] = (), deadline: float | None = None) -> list[Row]:
+        """Call something that changes the database a single time."""
+        async with self.pool.connection(self.deadline() if deadline is None else deadline) as connection:
+            try:
+                return await connection.call(statement, parameters)
+            except (Unavailable, DeadlineExceeded) as error:
+                raise OutcomeUnknown(f"it may or may not have been done; look before you try again: {error}") from error
 
     async def pause(self, attempt: int, deadline: float, error: TrunklineError) -> None:
         """Wait before the next attempt, or raise the error where there is no time for one."""

@@ -12,7 +12,7 @@ from trunkline.client.sync.connection import Row
 from trunkline.client.sync.pool import Pool
 from trunkline.client.sync.shim import sleep
 from trunkline.engine.backoff import backoff_s
-from trunkline.errors import Conflict, DeadlineExceeded, TrunklineError
+from trunkline.errors import Conflict, DeadlineExceeded, OutcomeUnknown, TrunklineError, Unavailable
 from trunkline.settings import ClientSettings
 
 
@@ -29,18 +29,6 @@ class Server:
 
     def ask(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Call something that changes nothing: tried again after any failure that may pass."""
-        return self._attempts(statement, parameters, TrunklineError)
-
-    def change(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """Call something that changes the database: tried again only where nothing was written."""
-        return self._attempts(statement, parameters, Conflict)
-
-    def once(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """Call something a single time: the caller knows better what to do about a failure."""
-        with self.pool.connection(self.deadline()) as connection:
-            return connection.call(statement, parameters)
-
-    def _attempts(self, statement: str, parameters: Sequence[Any], may_repeat: type[TrunklineError]) -> list[Row]:
         deadline = self.deadline()
         attempt = 0
         while True:
@@ -48,10 +36,32 @@ class Server:
                 with self.pool.connection(deadline) as connection:
                     return connection.call(statement, parameters)
             except TrunklineError as error:
-                if not error.retryable or not isinstance(error, may_repeat):
+                if not error.retryable:
                     raise
                 self.pause(attempt, deadline, error)
             attempt += 1
+
+    def change(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Call something that changes the database: tried again only where it is certain that nothing was done.
+
+        OutcomeUnknown: the connection was lost, or given up, while the server was at it.
+        """
+        deadline = self.deadline()
+        attempt = 0
+        while True:
+            try:
+                return self.once(statement, parameters, deadline)
+            except Conflict as error:
+                self.pause(attempt, deadline, error)
+            attempt += 1
+
+    def once(self, statement: str, parameters: Sequence[Any] = (), deadline: float | None = None) -> list[Row]:
+        """Call something that changes the database a single time."""
+        with self.pool.connection(self.deadline() if deadline is None else deadline) as connection:
+            try:
+                return connection.call(statement, parameters)
+            except (Unavailable, DeadlineExceeded) as error:
+                raise OutcomeUnknown(f"it may or may not have been done; look before you try again: {error}") from error
 
     def pause(self, attempt: int, deadline: float, error: TrunklineError) -> None:
         """Wait before the next attempt, or raise the error where there is no time for one."""
