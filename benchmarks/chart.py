@@ -44,10 +44,11 @@ def _ratios(axes: Axes, bars: list[Line]) -> None:
         axes.barh(row, max(line.ratio, 0.011), left=0.01, color=colour, height=0.7)
         if line.target is not None and not isinstance(line.target, tuple):
             axes.plot([line.target, line.target], [row - 0.45, row + 0.45], color=TARGET, linewidth=2)
-        axes.text(max(line.ratio, 0.02) * 1.05, row, f"{line.ratio:.2f}", va="center", fontsize=7)
+        axes.text(max(line.ratio, 0.1) * 1.05, row, f"{line.ratio:.2f}", va="center", fontsize=7)
     names = [f"{line.name} ({line.flush})" if line.flush == "slow" else line.name for line in reversed(bars)]
     axes.set_yticks(range(len(bars)), names, fontsize=7)
     axes.set_xscale("log")
+    axes.set_xlim(left=0.1)
     axes.axvline(1.0, color=TARGET, linewidth=0.5, linestyle=":")
     axes.set_ylim(-0.7, max(1, len(bars)) - 0.3)
     axes.set_xlabel(

@@ -27,12 +27,20 @@ from benchmarks.report import Report
 
 PROCESSES = 5
 """Four writers and a reader that follows them."""
-MISSED_EXIT, WEAKENED_EXIT = 1, 2
+MISSED_EXIT, WEAKENED_EXIT, INTERRUPTED_EXIT = 1, 2, 130
 
 
 def main(argv: list[str]) -> int:
     """Run what the arguments ask for; the exit code. Nothing is left behind, also when interrupted."""
     options = parse(argv, scenarios.ALL)
+    try:
+        return _measured(options)
+    except KeyboardInterrupt:
+        to_stderr("interrupted; nothing was written")
+        return INTERRUPTED_EXIT
+
+
+def _measured(options: Options) -> int:
     with _cleaned_up(), database(options.url) as made:
         found = environment.look(made.url)
         weakened = found.weakened()

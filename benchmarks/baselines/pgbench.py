@@ -54,7 +54,7 @@ def read_rate(pgbench: str, url: str, log: int, *, partitions: int, windows: int
     """Records a second, all partitions together, in windows that follow each other at random."""
     chosen = f"\\set begin 1 + {window_records} * random(0, {windows - 1})\n\\set end :begin + {window_records}\n"
     scripts = [
-        chosen + rows.read_statement(log, partition, "columns", sql.SQL(":begin"), sql.SQL(":end")).as_string() + ";\n"
+        chosen + rows.read_statement(log, partition, sql.SQL(":begin"), sql.SQL(":end")).as_string() + ";\n"
         for partition in range(partitions)
     ]
     return sum(run(pgbench, url, scripts, windows)) * window_records

@@ -47,8 +47,7 @@ insert into {table} (c_offset, payload)
 select r.first_off + p.ord - 1, p.payload
 from reserve r, unnest({payloads}) with ordinality as p(payload, ord)
 """
-_ROWS = "select c_offset, payload from {table} where c_offset >= {start} and c_offset < {end} order by c_offset"
-_RECORDS = (
+_READ = (
     "select c_offset, payload, created_at from {table} where c_offset >= {start} and c_offset < {end} order by c_offset"
 )
 
@@ -96,7 +95,7 @@ class Rows:
 
     @contextmanager
     def reader(self, url: str, log: int, partition: int, shape: Shape) -> Iterator[Fetch]:
-        statement = read_statement(log, partition, shape, sql.Placeholder("start"), sql.Placeholder("end"))
+        statement = read_statement(log, partition, sql.Placeholder("start"), sql.Placeholder("end"))
         with connect(url) as connection:
             cursor = connection.cursor(binary=True)
             of_rows = _payloads if shape == "columns" else _payloads_of_records(log, partition)
@@ -148,9 +147,9 @@ def write_statement(log: int, partition: int, payloads: sql.Composable) -> sql.C
     return composed(_WRITE, log, partition, payloads=payloads)
 
 
-def read_statement(log: int, partition: int, shape: Shape, start: sql.Composable, end: sql.Composable) -> sql.Composed:
-    """Records from ``start`` to before ``end``. Also what pgbench is given."""
-    return composed(_ROWS if shape == "columns" else _RECORDS, log, partition, start=start, end=end)
+def read_statement(log: int, partition: int, start: sql.Composable, end: sql.Composable) -> sql.Composed:
+    """What our own reads give as well: offset, payload and time, from ``start`` to before ``end``. Also for pgbench."""
+    return composed(_READ, log, partition, start=start, end=end)
 
 
 def schema_name(log: int) -> str:

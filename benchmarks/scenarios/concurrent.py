@@ -116,7 +116,7 @@ def measure(bench: Bench) -> Iterator[Finding]:
             with bench.log(Ours(), 1) as log:
                 bench.settle()
                 ((together, alone),) = bench.crew.run(
-                    [job(bench.url(flush), log, bench.scale.rounds, bench.scale.work)]
+                    [job(bench.url(flush), log, bench.rounds(flush), bench.scale.work)]
                 )
             finding = paired(name, together, alone, flush=flush)
             bench.say(f"{name} {flush} flush: {finding.value:,.0f} calls/s, alone {finding.baseline:,.0f}")

@@ -77,15 +77,15 @@ def _one_flush(bench: Bench, workload: Workload, flush: Flush) -> Iterator[Findi
     ours: list[Measured] = []
     theirs: list[Measured] = []
     bare: list[float] = []
-    for number in range(bench.scale.rounds):
-        checked = program if number < bench.scale.pgbench_rounds else None
+    for number in range(bench.rounds(flush)):
+        checked = program if number < bench.pgbench_rounds(flush) else None
         ours.append(_side(bench, workload, Ours(), flush))
         theirs.append(_side(bench, workload, Rows(), flush, checked))
         assert ours[-1].contents == theirs[-1].contents, "the two sides did not write the same records"
         if checked is not None:
             bare.append(_pgbench_write(bench, workload, flush, checked))
         bench.say(
-            f"{workload.name} {flush} flush, round {number + 1} of {bench.scale.rounds}: "
+            f"{workload.name} {flush} flush, round {number + 1} of {bench.rounds(flush)}: "
             f"write {ours[-1].write:,.0f} records/s, baseline {theirs[-1].write:,.0f}"
         )
     yield from _of_writes(workload, flush, ours, theirs)

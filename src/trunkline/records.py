@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import repeat
 from typing import TypeAlias
 
 import msgspec
@@ -47,9 +48,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """One row of the log as columns: record ``i`` has offset ``first_offset + i``.
+    """A batch of the log as columns, or a run of many small ones: record ``i`` has offset ``first_offset + i``.
 
-    ``keys`` and ``headers`` are None where no record of the batch has any. Iterating gives records.
+    ``keys`` and ``headers`` are None where no record has any. Iterating gives records. Of a run, ``append_time`` is the
+    first record's, ``append_times`` and ``transaction_ids`` have one for each record, and what belongs to a single
+    batch is None.
     """
 
     topic: str
@@ -59,10 +62,12 @@ class Batch(msgspec.Struct, frozen=True):
     payloads: list[bytes]
     headers: list[HeaderPairs] | None
     append_time: datetime
-    batch_id: int
-    transaction_id: int
-    transaction_ordinal: int
-    transaction_count: int
+    batch_id: int | None
+    transaction_id: int | None
+    transaction_ordinal: int | None
+    transaction_count: int | None
+    append_times: list[datetime] | None = None
+    transaction_ids: list[int] | None = None
 
     @property
     def end(self) -> int:
@@ -72,16 +77,16 @@ class Batch(msgspec.Struct, frozen=True):
         return len(self.payloads)
 
     def __iter__(self) -> Iterator[Record]:
-        topic, partition, append_time = self.topic, self.partition, self.append_time
-        offsets = range(self.first_offset, self.end)
-        if self.keys is None and self.headers is None:
-            for offset, payload in zip(offsets, self.payloads, strict=True):
-                yield Record(topic, partition, offset, None, payload, (), append_time)
-            return
-        keys = self.keys or [None] * len(self)
-        headers: list[HeaderPairs] = self.headers or [()] * len(self)
-        for offset, key, payload, pairs in zip(offsets, keys, self.payloads, headers, strict=True):
-            yield Record(topic, partition, offset, key, payload, pairs, append_time)
+        return map(
+            Record,
+            repeat(self.topic),
+            repeat(self.partition),
+            range(self.first_offset, self.end),
+            repeat(None) if self.keys is None else self.keys,
+            self.payloads,
+            repeat(()) if self.headers is None else self.headers,
+            repeat(self.append_time) if self.append_times is None else self.append_times,
+        )
 
 
 class PartitionRange(msgspec.Struct, frozen=True):

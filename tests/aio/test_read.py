@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import psycopg
 import pytest
@@ -53,6 +54,44 @@ async def test_batches_are_columns_and_iterate_as_records(db_url: str) -> None:
         assert (batch.first_offset, batch.end, len(batch)) == (1, 3, 2)
         assert (batch.keys, batch.payloads, batch.headers) == ([b"k", None], [b"a", b"b"], None)
         assert list(batch) == await tl.read("orders")
+
+
+@pytest.mark.parametrize("size", [1, 3])
+async def test_many_small_batches_are_read_as_one_and_lose_nothing(db_url: str, size: int) -> None:
+    """Of batches of one record, and of three, with and without keys and headers: what is read in runs equals what the
+    SQL function shows batch by batch."""
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        for n in range(60):
+            key = str(n) if n % 3 == 0 and n > 20 else None
+            headers = [("n", str(n)), ("n", b"\xff")] if n % 4 == 0 and n > 30 else None
+            await tl.publish_many(
+                "orders", [trunkline.Message(b"%d" % n, key=key, headers=headers)] + [b"x"] * (size - 1)
+            )
+        for offset, count in ((1, 1000), (1, 17), (2, 30), (5, 100), (60, 100)):
+            batches = await tl.read_batches("orders", offset=offset, max_records=count)
+            assert batches[0].first_offset <= offset < batches[0].end
+            assert all(one.end == two.first_offset for one, two in pairwise(batches))
+            records = [record for batch in batches for record in batch]
+            assert records[offset - records[0].offset :][:count] == await tl.read(
+                "orders", offset=offset, max_records=count
+            )
+        runs = await tl.read_batches("orders")
+        assert len(runs) < 60
+        assert runs[0].transaction_ids is not None
+        assert len(set(runs[0].transaction_ids)) == len(runs[0]) // size
+        assert len(await tl.read_batches("orders", bytes_max=1)) == 1
+        records = await tl.read("orders", max_records=1000)
+    with psycopg.connect(db_url) as connection:
+        shown = connection.execute(
+            "select r.offset, r.key, r.payload, coalesce(r.header_names, '{}'), coalesce(r.header_values, '{}'), "
+            "r.append_time from trunkline.records('orders') r order by r.offset"
+        ).fetchall()
+    mine = [
+        (r.offset, r.key, r.payload, [name for name, _ in r.headers], [value for _, value in r.headers], r.append_time)
+        for r in records
+    ]
+    assert mine == shown
 
 
 async def test_start_and_end_are_names_for_the_bounds_of_the_log(db_url: str) -> None:

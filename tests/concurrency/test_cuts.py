@@ -22,7 +22,7 @@ from tests.concurrency.workload import client_writer, reader, running, whole_log
 from trunkline.client.sync.client import Client
 from trunkline.errors import DeadlineExceeded, OutcomeUnknown, TrunklineError
 from trunkline.records import Message
-from trunkline.settings import ClientSettings
+from trunkline.settings import ClientSettings, TopicSettings
 
 CUTS = [20, pytest.param(200, marks=pytest.mark.chaos)]
 QUICK = ClientSettings(deadline_s=20, statement_timeout_s=0.5)
@@ -270,6 +270,23 @@ async def test_a_caller_is_not_ended_by_the_deadline_of_another(db_url: str) -> 
             holder.rollback()
         at = await second
         assert (await tl.read("t", offset=at.offset))[0].payload == b"second"
+
+
+def test_a_publish_that_finds_its_segment_full_does_not_wait_long_for_the_roll(db_url: str) -> None:
+    """Somebody holds the topic's lock, so that the segment cannot be rolled now. The record is in the log: its publish
+    returns by its deadline, and the segment is rolled when a later one finds it full."""
+    small = TopicSettings(segment_bytes=65536)
+    settings = ClientSettings(deadline_s=1.0)
+    with trunkline.connect(db_url, settings=settings) as tl, psycopg.connect(db_url) as holder:
+        topic = tl.create_topic("t", settings=small)
+        tl.publish_many("t", [random.randbytes(500)] * 250)
+        holder.execute("select trunkline.topic_lock(%s)", [topic.topic_id])
+        begun = time.monotonic()
+        tl.publish_many("t", [random.randbytes(500)] * 10)
+        assert time.monotonic() - begun < settings.deadline_s + 1
+        holder.rollback()
+        tl.publish_many("t", [random.randbytes(500)] * 260)
+        wait_until(lambda: tl.topic("t").open_segment_id > topic.open_segment_id, "the topic has rolled")
 
 
 async def _cancelled_publish(tl: trunkline.aio.AsyncClient, payload: bytes, chance: random.Random) -> int | None:

@@ -192,6 +192,53 @@ def test_a_writer_that_waits_over_a_roll_writes_to_the_new_segment(
     assert reader.read(topic_id) == [*of_a, (len(of_a) + 1, b"b")]
 
 
+def test_a_roll_between_the_look_and_the_write_of_an_append_is_harmless(sessions: Sessions, topic_id: int) -> None:
+    """An append that looks closely has found the open segment and is stopped before it writes (at the table of producers,
+    which somebody has locked); the topic rolls; the append goes on. It writes where it meant to, or to the new segment,
+    and does not take the roll for a broken log."""
+    writer, lock, roller = sessions.open("writer"), sessions.open("lock"), sessions.open("roller", autocommit=True)
+    # An asynchronous session is one of those that are looked at closely from the beginning.
+    writer.run("set synchronous_commit = off")
+    numbered = {"producer": "00000000-0000-0000-0000-000000000004", "epoch": 0}
+    for sequence in (1, 2):
+        lock.run("lock table trunkline.producer in access exclusive mode")
+        appending = writer.append(topic_id, {0: [b"%d" % sequence]}, **numbered, sequences=[sequence])
+        sessions.watcher.wait_blocked(writer, lock)
+        roller.run(ROLL, [topic_id])
+        lock.rollback()
+        assert appending.result(WAIT_S) == [([sequence],)]
+        writer.commit()
+    assert roller.append(topic_id, {0: [b"3"]}).result(WAIT_S) == [([3],)]
+    assert roller.read(topic_id) == [(1, b"1"), (2, b"2"), (3, b"3")]
+
+
+def test_plain_sql_waits_in_line_while_the_segment_it_was_sent_to_is_dropped(sessions: Sessions, topic_id: int) -> None:
+    """Three calls of log_append wait in line for a partition when the topic rolls. The first one moves the partition on
+    and commits; while the second holds it and the third still waits, the old segment is sealed, released and dropped. All
+    three are written, in order."""
+    a, b, c, d = (sessions.open(name) for name in "abcd")
+    admin = sessions.open("admin", autocommit=True)
+    a.append(topic_id, {0: [b"a"]}).result(WAIT_S)
+    old = admin.run(OPEN, [topic_id])[0][0]
+    waiting = {}
+    for session in (b, c, d):
+        waiting[session] = session.append(topic_id, {0: [session.name.encode()]})
+        wait_until(lambda session=session: sessions.watcher.is_waiting(session), "it stands in line")  # type: ignore[misc]
+    admin.run(ROLL, [topic_id])
+    a.commit()
+    assert waiting[b].result(WAIT_S) == [([2],)]
+    b.commit()
+    assert waiting[c].result(WAIT_S) == [([3],)]
+    assert admin.run(SEAL, [old]) == [(True,)]
+    admin.run("select trunkline.topic_alter('t', '{\"retention_bytes\": 0}')")
+    assert admin.run("select segment_id from trunkline.retention_release(%s)", [topic_id]) == [(old,)]
+    assert admin.run("select trunkline.segment_drop(%s)", [old]) == [(True,)]
+    c.commit()
+    assert waiting[d].result(WAIT_S) == [([4],)]
+    d.commit()
+    assert admin.read(topic_id, start=2) == [(2, b"b"), (3, b"c"), (4, b"d")]
+
+
 def test_sealing_waits_for_a_writer_that_still_writes_to_the_segment(sessions: Sessions, topic_id: int) -> None:
     """A has appended to the old segment and not committed; sealing it must wait, and then keep A's records."""
     a = sessions.open("a")

@@ -12,6 +12,7 @@ from tests.checker.history import Outcome
 from tests.checker.invariants import assert_clean
 from tests.concurrency.conftest import StartServer
 from tests.concurrency.workload import Load, client_writer, reader, running
+from trunkline.errors import OutcomeUnknown, Unavailable
 from trunkline.settings import ClientSettings, TopicSettings
 
 PATIENT = ClientSettings(deadline_s=90, connect_timeout_s=5)
@@ -32,7 +33,7 @@ def _roller(load: Load, name: str, chance: random.Random) -> None:
         while not load.stopped.wait(0.05):
             try:
                 tl.retention_run(load.topic)
-            except trunkline.errors.Unavailable:
+            except (Unavailable, OutcomeUnknown):
                 continue
 
 

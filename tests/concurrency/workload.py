@@ -133,9 +133,11 @@ def publish(load: Load, tl: Client, session: str, messages: Sequence[Message], *
             places = [tl.publish(load.topic, one.payload, key=one.key, partition=one.partition)]
         else:
             places = tl.publish_many(load.topic, messages)
-    except OutcomeUnknown:
+    except OutcomeUnknown as error:
+        print(f"{session}: {error}")
         load.recorder.unknown(session, sent, invoked)
-    except NOT_WRITTEN:
+    except NOT_WRITTEN as error:
+        print(f"{session}: {error}")
         load.recorder.failed(session, sent, invoked)
     else:
         load.recorder.published(session, sent, invoked, [(at.partition, at.offset) for at in places])

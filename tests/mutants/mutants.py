@@ -51,8 +51,10 @@ def _loosely(text: str) -> str:
 
 NO_LOCK = (
     "segment_define",
-    "if not pg_try_advisory_xact_lock(trunkline.lock_class(), partition_id) then"
-    " perform trunkline.lock_wait(trunkline.lock_class(), partition_id); end if;",
+    (
+        "if not pg_try_advisory_xact_lock(trunkline.lock_class(), partition_id) then"
+        " perform trunkline.lock_wait(trunkline.lock_class(), partition_id); end if;"
+    ),
     "",
 )
 ADD_INDEX_ON_LAST_OFFSET = (
@@ -62,9 +64,11 @@ ADD_INDEX_ON_LAST_OFFSET = (
 )
 SILENT_READ = (
     "log_read",
-    "perform trunkline.log_segments(topic_id, partition, start);"
-    " raise exception 'records of this transaction''s snapshot have been dropped by retention'"
-    " using errcode = '40001', hint = 'run the transaction again, or read in READ COMMITTED';",
+    (
+        "perform trunkline.log_segments(topic_id, partition, start);"
+        " raise exception 'records of this transaction''s snapshot have been dropped by retention'"
+        " using errcode = '40001', hint = 'run the transaction again, or read in READ COMMITTED';"
+    ),
     "return;",
 )
 
@@ -143,8 +147,10 @@ MUTANTS = [
             (
                 "segment_define",
                 "where b.partition = place.partition order by b.first_offset desc limit 1; if tip.next_offset",
-                "where b.partition = place.partition and (select true from pg_advisory_xact_lock("
-                "trunkline.lock_class(), partition_id)) order by b.first_offset desc limit 1; if tip.next_offset",
+                (
+                    "where b.partition = place.partition and (select true from pg_advisory_xact_lock("
+                    "trunkline.lock_class(), partition_id)) order by b.first_offset desc limit 1; if tip.next_offset"
+                ),
             ),
         ],
     ),

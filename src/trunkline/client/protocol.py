@@ -22,18 +22,19 @@ APPEND = (
     "(%s::int4, %s::int4, %s, %s, %s, %s, %s, %s, %s, %s, %s::int4, %s)"
 )
 _APPEND_TO_SEGMENT = SQL(
-    "select first_offset, open_segment_id, is_full from trunkline.{}"
-    "(%s::int4, %s::int4, %s::int4, %s, %s, %s, %s, %s, %s, %s::int4, %s::int4)"
+    "select first_offset, open_segment_id, is_full from trunkline.{}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 )
+APPEND_TYPES = (23, 23, 23, 1001, 1001, 1007, 1009, 1001, 2950, 23, 23)
+"""integer, bytea[], text[] and uuid, as the function declares them."""
 
 
 @lru_cache(maxsize=256)
-def append_to_segment(segment_id: int) -> str:
+def append_to_segment(segment_id: int) -> bytes:
     """The call that appends to one partition through the function of a segment (docs/decisions/0004)."""
-    return _APPEND_TO_SEGMENT.format(Identifier(f"segment_{int(segment_id)}_append")).as_string()
+    return _APPEND_TO_SEGMENT.format(Identifier(f"segment_{int(segment_id)}_append")).as_bytes()
 
 
-READ = "select * from trunkline.log_read(%s::int4, %s::int4, %s, %s::int4, %s)"
+READ = "select * from trunkline.log_read(%s::int4, %s::int4, %s, %s::int4, %s, true)"
 RANGE = 'select partition, start, "end" from trunkline.log_range(%s::int4, %s::int4) order by partition'
 OFFSET_AT = "select trunkline.log_offset_at(%s::int4, %s::int4, %s)"
 PIN = "select incarnation, batch_id, log_epoch from trunkline.log_pin(%s::int4, %s::int4, %s)"

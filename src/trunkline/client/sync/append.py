@@ -10,13 +10,14 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from itertools import count, repeat
+from struct import Struct
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from trunkline.client import protocol
-from trunkline.client.arrays import bytea_array, integer_array, text_array
+from trunkline.client.arrays import EncodedArray, bytea_array, integer_array, text_array
 from trunkline.client.sync.connection import Row
 from trunkline.client.sync.server import Server
 from trunkline.client.sync.topics import Topics
@@ -37,6 +38,7 @@ from trunkline.errors import (
 )
 from trunkline.records import Position, Topic
 
+_int4 = Struct("!i").pack
 _LOOK_UPS = 2
 """How often a topic is looked up again that changed under a batch."""
 
@@ -55,9 +57,10 @@ class _Plan(msgspec.Struct, frozen=True):
     topic: Topic
     routed: dict[int, Sequence[int]]
     expected_partitions: int | None
-    columns: list[Any]
-    producer: list[Any]
-    sequences: list[int]
+    columns: list[EncodedArray | None]
+    producer: UUID | None = None
+    epoch: int = 0
+    sequences: Sequence[int] = ()
 
 
 class _InDoubtError(Exception):
@@ -127,31 +130,24 @@ class Appender:
         by_key = parcel.keys is not None and not isinstance(parcel.partitions, int)
         if len(routed) > 1:
             parcel = parcel.pick([index for indexes in routed.values() for index in indexes])
-        producer: list[Any] = [None, None]
-        sequences: list[int] = []
-        if self._producer is not None:
-            sequences = self._producer.next_of(routed)
-            producer = [self._producer.producer_id, self._producer.epoch]
-        return _Plan(topic, routed, topic.partitions if by_key else None, _columns(parcel), producer, sequences)
+        expected = topic.partitions if by_key else None
+        if self._producer is None:
+            return _Plan(topic, routed, expected, _columns(parcel))
+        sequences = self._producer.next_of(routed)
+        return _Plan(
+            topic, routed, expected, _columns(parcel), self._producer.producer_id, self._producer.epoch, sequences
+        )
 
     def _send(self, plan: _Plan, segment_id: int, deadline: float) -> Row:
-        partitions = list(plan.routed)
-        if len(partitions) == 1:
-            statement = protocol.append_to_segment(segment_id)
-            partition_id = plan.topic.partition_ids[partitions[0]]
-            counted: list[Any] = [partition_id, plan.expected_partitions, len(plan.routed[partitions[0]])]
-            sequence: Any = plan.sequences[0] if plan.sequences else None
-        else:
-            statement = protocol.APPEND
-            counts = integer_array([len(indexes) for indexes in plan.routed.values()])
-            counted = [plan.topic.topic_id, plan.expected_partitions, integer_array(partitions), counts]
-            sequence = integer_array(plan.sequences) if plan.sequences else None
         with self._server.pool.connection(deadline) as connection:
             try:
-                (row,) = connection.call(statement, [*counted, *plan.columns, *plan.producer, sequence])
+                if len(plan.routed) == 1 and not connection.pooled:
+                    return connection.append(segment_id, _values(plan))
+                (row,) = connection.call(protocol.APPEND, _parameters(plan))
             except (Unavailable, DeadlineExceeded) as error:
                 raise _InDoubtError(error) from error
-        return row
+        first_offsets, open_segment_id, is_full = row
+        return (first_offsets if len(plan.routed) > 1 else first_offsets[0], open_segment_id, is_full)
 
     def _answer(self, plan: _Plan, row: Row, size: int) -> Answer:
         first, open_segment_id, is_full = row
@@ -201,7 +197,7 @@ class Appender:
             raise
 
 
-def _columns(parcel: Parcel) -> list[Any]:
+def _columns(parcel: Parcel) -> list[EncodedArray | None]:
     keys = None if parcel.keys is None else bytea_array(parcel.keys)
     payloads = bytea_array(parcel.payloads)
     if parcel.headers is None:
@@ -214,6 +210,28 @@ def _columns(parcel: Parcel) -> list[Any]:
         text_array([name for name, _ in pairs]),
         bytea_array([value for _, value in pairs]),
     ]
+
+
+def _values(plan: _Plan) -> list[bytes | None]:
+    """The arguments of a segment's function, one partition, in binary."""
+    ((partition, indexes),) = plan.routed.items()
+    partition_id = plan.topic.partition_ids[partition]
+    numbers = (partition_id, plan.expected_partitions, len(indexes))
+    columns = [None if column is None else column.data for column in plan.columns]
+    producer: list[bytes | None] = [None, None, None]
+    if plan.producer is not None:
+        producer = [plan.producer.bytes, _int4(plan.epoch), _int4(plan.sequences[0])]
+    return [*(None if number is None else _int4(number) for number in numbers), *columns, *producer]
+
+
+def _parameters(plan: _Plan) -> list[Any]:
+    """The arguments of log_append, any number of partitions."""
+    counts = [len(indexes) for indexes in plan.routed.values()]
+    where = [plan.topic.topic_id, plan.expected_partitions, integer_array(list(plan.routed)), integer_array(counts)]
+    producer: list[Any] = [None, None, None]
+    if plan.producer is not None:
+        producer = [plan.producer, plan.epoch, integer_array(plan.sequences)]
+    return [*where, *plan.columns, *producer]
 
 
 def _unknown(cause: Exception) -> str:

@@ -11,6 +11,9 @@ from typing import Any, Self
 import psycopg
 from psycopg import Connection, Cursor, IsolationLevel
 from psycopg.abc import PQGen, PQGenConn
+from psycopg.generators import execute
+from psycopg.pq import ExecStatus, Format
+from psycopg.pq.abc import PGresult
 from psycopg.types.numeric import Int8BinaryDumper
 
 from trunkline.client import arrays, protocol, target
@@ -20,6 +23,7 @@ from trunkline.errors import DeadlineExceeded, SchemaOutdated
 from trunkline.settings import ClientSettings
 
 Row = tuple[Any, ...]
+_ALL_BINARY = [Format.BINARY] * len(protocol.APPEND_TYPES)
 
 
 class ServerConnection(Connection[Row]):
@@ -38,6 +42,7 @@ class ServerConnection(Connection[Row]):
     server_version: int = 0
     lock_timeout_s: float = 0.0
     _answers: Cursor[Row]
+    _ready_segments: set[int]
 
     @classmethod
     def _connect_gen(cls, conninfo: str = "") -> PQGenConn[Self]:
@@ -86,9 +91,36 @@ class ServerConnection(Connection[Row]):
         except psycopg.Error as error:
             raise translate(error) from error
 
+    def append(self, segment_id: int, values: Sequence[bytes | None]) -> Row:
+        """Call a segment's append function: as ``call``, without the driver's work of adapting each argument.
+
+        Where a single record is published, that work would take longer than the server does.
+        """
+        try:
+            if segment_id not in self._ready_segments:
+                self.pgconn.send_prepare(
+                    b"append_%d" % segment_id, protocol.append_to_segment(segment_id), protocol.APPEND_TYPES
+                )
+                self._result()
+                self._ready_segments.add(segment_id)
+            self.pgconn.send_query_prepared(b"append_%d" % segment_id, values, _ALL_BINARY, Format.BINARY)
+            result = self._result()
+        except psycopg.Error as error:
+            raise translate(error) from error
+        first_offset, open_segment_id, is_full = (result.get_value(0, column) for column in range(3))
+        return (int.from_bytes(first_offset or b""), int.from_bytes(open_segment_id or b""), is_full == b"\x01")
+
+    def _result(self) -> PGresult:
+        (result,) = self.wait(execute(self.pgconn))
+        if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
+            raise psycopg.errors.error_from_result(result)
+        answered: PGresult = result
+        return answered
+
     def greet(self, settings: ClientSettings) -> None:
         """Learn who the server is, refuse one we cannot work with, and set the session up."""
         arrays.register(self)
+        self._ready_segments = set()
         self.adapters.register_dumper(int, Int8BinaryDumper)
         self.lock_timeout_s = settings.lock_wait_s
         self.set_isolation_level(IsolationLevel.READ_COMMITTED)

@@ -152,19 +152,12 @@ class Reader:
 
 
 def _batch(topic: str, partition: int, row: tuple[Any, ...]) -> Batch:
-    first_offset, _, append_time, batch_id, keys, payloads, counts, names, values, *transaction = row
+    first_offset, _, append_time, batch_id, keys, payloads, counts, names, values, *rest = row
     headers = _headers(counts, names, values) if counts is not None else None
-    return Batch(
-        topic,
-        partition,
-        first_offset,
-        keys,
-        payloads,
-        headers,
-        append_time.astimezone(UTC),
-        batch_id,
-        *transaction,
-    )
+    if append_time.tzinfo is not UTC:
+        # Only behind a pooler: elsewhere the session's zone is UTC.
+        append_time = append_time.astimezone(UTC)
+    return Batch(topic, partition, first_offset, keys, payloads, headers, append_time, batch_id, *rest)
 
 
 def _headers(counts: list[int], names: list[str], values: list[bytes]) -> list[HeaderPairs]:

@@ -50,6 +50,7 @@ begin
 
     -- In a later statement than the lock, so that its snapshot has what the last holder committed.
     select p.partition, sp.first_offset, sp.time_floor, sp.transaction_id, sp.transaction_count, r.producer_no, t.open_segment_id,
+        t.segment_bytes,
         coalesce(%1$I.known_last, case when r.first_segment_id = t.open_segment_id then 0 end) as known_last,
         sp.first_offset is not null and t.open_segment_id = %3$s
             and (%1$I.producer_id is null or r.epoch = producer_epoch)
@@ -113,8 +114,9 @@ begin
         place.producer_no, sequence,
         %1$I.keys, %1$I.payloads, %1$I.header_counts, %1$I.header_names, %1$I.header_values);
     open_segment_id := %3$s;
-    -- Now and then is enough: looking at files costs more than a small publish.
-    is_full := (first_offset >> 8) <> ((first_offset + record_count) >> 8) and trunkline.segment_is_full(%3$s);
+    -- Looking at files costs more than a small publish: by chance, about 64 times while a segment fills.
+    is_full := random() * place.segment_bytes < pg_column_size(payloads)::bigint * 64
+        and trunkline.segment_is_full(%3$s);
 end $body$
 $function$, 'segment_' || segment_id || '_append', 'segment_' || segment_id, segment_id);
     execute format('revoke all on function trunkline.%I from public', 'segment_' || segment_id || '_append');
