@@ -18,11 +18,13 @@ MIB = 1024 * 1024
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one client behaves. Seconds end in ``_s``.
 
+    A connection is replaced once it is ``connection_age_s`` old: its server process remembers every segment it wrote.
     ``deadline_s`` bounds every call, retries included; ``lock_timeout_s`` one wait for a partition that somebody
     else is writing; ``statement_timeout_s`` one reply of the server, after which its connection is given up.
     """
 
     connections_max: int = 4
+    connection_age_s: float = 3600.0
     connect_timeout_s: float = 10.0
     deadline_s: float = 30.0
     statement_timeout_s: float = 20.0
@@ -48,6 +50,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
                 "buffer_bytes_max",
                 "read_bytes_max",
                 "connect_timeout_s",
+                "connection_age_s",
                 "deadline_s",
                 "statement_timeout_s",
                 "lock_timeout_s",

@@ -279,13 +279,13 @@ def test_a_publish_that_finds_its_segment_full_does_not_wait_long_for_the_roll(d
     settings = ClientSettings(deadline_s=1.0)
     with trunkline.connect(db_url, settings=settings) as tl, psycopg.connect(db_url) as holder:
         topic = tl.create_topic("t", settings=small)
-        tl.publish_many("t", [random.randbytes(500)] * 250)
+        tl.publish_many("t", [random.randbytes(500) for _ in range(250)])
         holder.execute("select trunkline.topic_lock(%s)", [topic.topic_id])
         begun = time.monotonic()
-        tl.publish_many("t", [random.randbytes(500)] * 10)
+        tl.publish_many("t", [random.randbytes(500) for _ in range(10)])
         assert time.monotonic() - begun < settings.deadline_s + 1
         holder.rollback()
-        tl.publish_many("t", [random.randbytes(500)] * 260)
+        tl.publish_many("t", [random.randbytes(500) for _ in range(260)])
         wait_until(lambda: tl.topic("t").open_segment_id > topic.open_segment_id, "the topic has rolled")
 
 

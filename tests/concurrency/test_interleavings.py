@@ -193,9 +193,9 @@ def test_a_writer_that_waits_over_a_roll_writes_to_the_new_segment(
 
 
 def test_a_roll_between_the_look_and_the_write_of_an_append_is_harmless(sessions: Sessions, topic_id: int) -> None:
-    """An append that looks closely has found the open segment and is stopped before it writes (at the table of producers,
-    which somebody has locked); the topic rolls; the append goes on. It writes where it meant to, or to the new segment,
-    and does not take the roll for a broken log."""
+    """An append that looks closely has found the open segment and is stopped before it writes (at the table of
+    producers, which somebody has locked); the topic rolls; the append goes on. It writes where it meant to, or to the
+    new segment, and does not take the roll for a broken log."""
     writer, lock, roller = sessions.open("writer"), sessions.open("lock"), sessions.open("roller", autocommit=True)
     # An asynchronous session is one of those that are looked at closely from the beginning.
     writer.run("set synchronous_commit = off")
@@ -213,9 +213,9 @@ def test_a_roll_between_the_look_and_the_write_of_an_append_is_harmless(sessions
 
 
 def test_plain_sql_waits_in_line_while_the_segment_it_was_sent_to_is_dropped(sessions: Sessions, topic_id: int) -> None:
-    """Three calls of log_append wait in line for a partition when the topic rolls. The first one moves the partition on
-    and commits; while the second holds it and the third still waits, the old segment is sealed, released and dropped. All
-    three are written, in order."""
+    """Three calls of log_append wait in line for a partition when the topic rolls. The first one moves the partition
+    on and commits; while the second holds it and the third still waits, the old segment is sealed, released and
+    dropped. All three are written, in order."""
     a, b, c, d = (sessions.open(name) for name in "abcd")
     admin = sessions.open("admin", autocommit=True)
     a.append(topic_id, {0: [b"a"]}).result(WAIT_S)

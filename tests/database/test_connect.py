@@ -14,6 +14,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import trunkline
+from tests.sync.shim import wait_until
 from trunkline import ClientSettings, errors
 from trunkline.client import target
 from trunkline.server import Server, start
@@ -161,3 +162,13 @@ def test_importing_does_no_work() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ})
     assert done.stdout.split() == ["False", "False", "False"]
+
+
+def test_a_connection_is_replaced_when_it_is_old(db_url: str) -> None:
+    with trunkline.connect(db_url, settings=ClientSettings(connection_age_s=1e-9, connections_max=2)) as tl:
+        tl.create_topic("orders")
+        for n in range(5):
+            assert tl.publish("orders", b"x").offset == n + 1
+        with psycopg.connect(db_url) as connection:
+            left = "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'trunkline'"
+            wait_until(lambda: connection.execute(left).fetchone() == (0,))

@@ -33,6 +33,7 @@ class ServerConnection(AsyncConnection[Row]):
     """
 
     connect_deadline: float = float("inf")
+    opened_at: float = 0.0
     deadline: float | None = None
     pooled: bool = False
     schema_version: int = 0
@@ -120,6 +121,7 @@ class ServerConnection(AsyncConnection[Row]):
         """Learn who the server is, refuse one we cannot work with, and set the session up."""
         arrays.register(self)
         self._ready_segments = set()
+        self.opened_at = monotonic()
         self.adapters.register_dumper(int, Int8BinaryDumper)
         self.lock_timeout_s = settings.lock_wait_s
         await self.set_isolation_level(IsolationLevel.READ_COMMITTED)

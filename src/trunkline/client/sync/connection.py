@@ -34,6 +34,7 @@ class ServerConnection(Connection[Row]):
     """
 
     connect_deadline: float = float("inf")
+    opened_at: float = 0.0
     deadline: float | None = None
     pooled: bool = False
     schema_version: int = 0
@@ -121,6 +122,7 @@ class ServerConnection(Connection[Row]):
         """Learn who the server is, refuse one we cannot work with, and set the session up."""
         arrays.register(self)
         self._ready_segments = set()
+        self.opened_at = monotonic()
         self.adapters.register_dumper(int, Int8BinaryDumper)
         self.lock_timeout_s = settings.lock_wait_s
         self.set_isolation_level(IsolationLevel.READ_COMMITTED)

@@ -87,10 +87,15 @@ class Pool:
     def _give_back(self, lent: ServerConnection) -> None:
         lent.deadline = None
         sound = not lent.closed and lent.pgconn.transaction_status == TransactionStatus.IDLE
-        broken: list[ServerConnection] = [] if sound else [lent]
+        old = monotonic() - lent.opened_at > self._settings.connection_age_s
+        broken: list[ServerConnection] = []
         with self._mutex:
-            if sound and not self._closed:
+            if sound and not old and not self._closed:
                 self._idle.append(lent)
+                self._wake_one()
+            elif sound and old:
+                broken = [lent]
+                self._open -= 1
                 self._wake_one()
             else:
                 broken = [lent, *self._idle]

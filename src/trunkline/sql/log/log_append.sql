@@ -42,6 +42,13 @@ begin
         raise exception 'partitions must be given once each, in ascending order' using errcode = 'TL001';
     end if;
     for i in 1 .. cardinality(partitions) loop
+        select p.partition_id into part from trunkline.topic_partition p
+        where p.topic_id = log_append.topic_id and p.partition = log_append.partitions[i];
+        if not found then
+            perform trunkline.topic_raise_missing(topic_id, partitions[i]);
+        end if;
+        -- Before the open segment is looked up: while the lock is held it cannot be sealed, so its function stays.
+        perform trunkline.lock_partition(part.partition_id);
         select p.partition_id, t.open_segment_id,
             to_regproc('trunkline.segment_' || t.open_segment_id || '_append') is null as is_gone into part
         from trunkline.topic_partition p join trunkline.topic t using (topic_id)

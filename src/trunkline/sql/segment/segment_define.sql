@@ -52,7 +52,7 @@ begin
     select p.partition, sp.first_offset, sp.time_floor, sp.transaction_id, sp.transaction_count, r.producer_no, t.open_segment_id,
         t.segment_bytes,
         coalesce(%1$I.known_last, case when r.first_segment_id = t.open_segment_id then 0 end) as known_last,
-        sp.first_offset is not null and t.open_segment_id = %3$s
+        sp.first_offset is not null and (checked or t.open_segment_id = %3$s)
             and (%1$I.producer_id is null or r.epoch = producer_epoch)
             and (checked or (t.partitions = coalesce(expected_partitions, t.partitions)
                 and %1$I.record_count <= t.batch_records_max
@@ -63,8 +63,10 @@ begin
                     t.header_count_max, t.header_bytes_max)))) as ready
     into place from trunkline.topic_partition p
     join trunkline.topic t on t.topic_id = p.topic_id
-    left join trunkline.segment_partition sp
-        on sp.partition_id = p.partition_id and sp.segment_id = t.open_segment_id
+    left join trunkline.segment_partition sp on sp.partition_id = p.partition_id
+        -- Once checked, the partition is in this segment, and stays there while its lock is held, even if a roll has
+        -- opened the next one in the meantime.
+        and sp.segment_id = case when checked then %3$s else t.open_segment_id end
     left join lateral (
         select o.producer_no, o.epoch, o.first_segment_id from trunkline.producer o
         where o.partition_id = p.partition_id and o.producer_id = %1$I.producer_id
