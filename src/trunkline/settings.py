@@ -18,7 +18,7 @@ MIB = 1024 * 1024
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one client behaves. Seconds end in ``_s``.
 
-    A connection is replaced once it is ``connection_age_s`` old: its server process remembers every segment it wrote.
+    A connection is replaced once it is ``connection_age_s`` old, as its server process remembers what it has seen.
     ``deadline_s`` bounds every call, retries included; ``lock_timeout_s`` one wait for a partition that somebody
     else is writing; ``statement_timeout_s`` one reply of the server, after which its connection is given up.
     """

@@ -169,6 +169,6 @@ def test_a_connection_is_replaced_when_it_is_old(db_url: str) -> None:
         tl.create_topic("orders")
         for n in range(5):
             assert tl.publish("orders", b"x").offset == n + 1
-        with psycopg.connect(db_url) as connection:
-            left = "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'trunkline'"
-            wait_until(lambda: connection.execute(left).fetchone() == (0,))
+        with psycopg.connect(db_url, autocommit=True) as connection:
+            ours = "select count(*) from pg_stat_activity where datname = current_database() and application_name = %s"
+            wait_until(lambda: connection.execute(ours, ["trunkline"]).fetchone() == (0,))

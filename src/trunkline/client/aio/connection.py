@@ -22,6 +22,7 @@ from trunkline.errors import DeadlineExceeded, SchemaOutdated
 from trunkline.settings import ClientSettings
 
 Row = tuple[Any, ...]
+SEGMENTS_KNOWN_MAX = 128
 _ALL_BINARY = [Format.BINARY] * len(protocol.APPEND_TYPES)
 
 
@@ -116,6 +117,10 @@ class ServerConnection(AsyncConnection[Row]):
             raise psycopg.errors.error_from_result(result)
         answered: PGresult = result
         return answered
+
+    def is_worn(self, age_s: float) -> bool:
+        """Whether it should be replaced: its server process keeps half a megabyte for each segment it has written."""
+        return monotonic() - self.opened_at > age_s or len(self._ready_segments) > SEGMENTS_KNOWN_MAX
 
     async def greet(self, settings: ClientSettings) -> None:
         """Learn who the server is, refuse one we cannot work with, and set the session up."""

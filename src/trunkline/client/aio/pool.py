@@ -86,7 +86,7 @@ class Pool:
     async def _give_back(self, lent: ServerConnection) -> None:
         lent.deadline = None
         sound = not lent.closed and lent.pgconn.transaction_status == TransactionStatus.IDLE
-        old = monotonic() - lent.opened_at > self._settings.connection_age_s
+        old = lent.is_worn(self._settings.connection_age_s)
         broken: list[ServerConnection] = []
         with self._mutex:
             if sound and not old and not self._closed:
