@@ -48,11 +48,10 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """A batch of the log as columns, or a run of many small ones: record ``i`` has offset ``first_offset + i``.
+    """A batch of the log as columns, or a run of many batches of one record: record ``i`` has offset ``first_offset + i``.
 
     ``keys`` and ``headers`` are None where no record has any. Iterating gives records. Of a run, ``append_time`` is the
-    first record's, ``append_times`` and ``transaction_ids`` have one for each record, and what belongs to a single
-    batch is None.
+    first record's, ``append_times`` has one for each record, and what belongs to a single batch is None.
     """
 
     topic: str
@@ -67,7 +66,6 @@ class Batch(msgspec.Struct, frozen=True):
     transaction_ordinal: int | None
     transaction_count: int | None
     append_times: list[datetime] | None = None
-    transaction_ids: list[int] | None = None
 
     @property
     def end(self) -> int:

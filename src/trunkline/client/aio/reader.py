@@ -151,7 +151,7 @@ class Reader:
 
 
 def _batch(topic: str, partition: int, row: tuple[Any, ...]) -> Batch:
-    first_offset, _, append_time, batch_id, keys, payloads, counts, names, values, *rest = row
+    first_offset, _, append_time, batch_id, keys, payloads, counts, names, values, *rest, _ = row
     headers = _headers(counts, names, values) if counts is not None else None
     if append_time.tzinfo is not UTC:
         # Only behind a pooler: elsewhere the session's zone is UTC.
