@@ -44,12 +44,14 @@ def table(results: dict[str, Any]) -> str:
     for name, title in SHOWN.items():
         if name in lines:
             line = lines[name]
-            rows.append(f"| {title} | {_figure(line['value'])} | {_figure(line['baseline'])} "
-                        f"| **{line['ratio']:.2f}** | {_target(line)} |")  # fmt: skip
-    environment = results["environment"]
-    rows.append("")
-    rows.append(f"PostgreSQL {environment['server_version']}, commit {str(environment['commit'])[:10]}; all lines, with "
-                "the slow flush and the settings, are in [benchmarks/results](benchmarks/results/log-latest.json).")  # fmt: skip
+            figures = [_figure(line["value"]), _figure(line["baseline"]), f"**{line['ratio']:.2f}**", _target(line)]
+            rows.append(f"| {title} | {' | '.join(figures)} |")
+    where = results["environment"]
+    rows += [
+        "",
+        f"PostgreSQL {where['server_version']}, commit {str(where['commit'])[:10]}. All lines, with the slow flush",
+    ]
+    rows += ["and the settings, are in [benchmarks/results](benchmarks/results/log-latest.json)."]
     return "\n".join(rows) + "\n"
 
 

@@ -48,7 +48,9 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """A batch of the log as columns, or a run of many batches of one record: record ``i`` has offset ``first_offset + i``.
+    """A batch of the log as columns, or a run of many batches of one record.
+
+    Record ``i`` has offset ``first_offset + i``.
 
     ``keys`` and ``headers`` are None where no record has any. Iterating gives records. Of a run, ``append_time`` is the
     first record's, ``append_times`` has one for each record, and what belongs to a single batch is None.

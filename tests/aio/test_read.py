@@ -64,7 +64,7 @@ async def test_many_small_batches_are_read_as_one_and_lose_nothing(db_url: str, 
         await tl.create_topic("orders")
         for n in range(60):
             key = str(n) if n % 3 == 0 and n > 20 else None
-            headers = [("n", str(n)), ("n", b"\xff")] if n % 4 == 0 and n > 30 else None
+            headers: list[tuple[str, str | bytes]] = [("n", str(n)), ("n", b"\xff")] if n % 4 == 0 and n > 30 else []
             await tl.publish_many(
                 "orders", [trunkline.Message(b"%d" % n, key=key, headers=headers)] + [b"x"] * (size - 1)
             )

@@ -65,7 +65,7 @@ def test_many_small_batches_are_read_as_one_and_lose_nothing(db_url: str, size: 
         tl.create_topic("orders")
         for n in range(60):
             key = str(n) if n % 3 == 0 and n > 20 else None
-            headers = [("n", str(n)), ("n", b"\xff")] if n % 4 == 0 and n > 30 else None
+            headers: list[tuple[str, str | bytes]] = [("n", str(n)), ("n", b"\xff")] if n % 4 == 0 and n > 30 else []
             tl.publish_many("orders", [trunkline.Message(b"%d" % n, key=key, headers=headers)] + [b"x"] * (size - 1))
         for offset, count in ((1, 1000), (1, 17), (2, 30), (5, 100), (60, 100)):
             batches = tl.read_batches("orders", offset=offset, max_records=count)
