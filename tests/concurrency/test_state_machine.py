@@ -372,7 +372,7 @@ def _shown(records: list[Record]) -> list[tuple[int, Given]]:
 
 
 @pytest.mark.parametrize(
-    ("examples", "steps"), [(30, 30), pytest.param(200, 50, marks=pytest.mark.chaos)], ids=["short", "long"]
+    ("examples", "steps"), [(25, 25), pytest.param(200, 50, marks=pytest.mark.chaos)], ids=["short", "long"]
 )
 def test_the_log_behaves_as_its_model(make_database: Callable[[], str], seed: int, examples: int, steps: int) -> None:
     """Random sequences of operations, on the log and on the model; they must agree after every step. A failure is

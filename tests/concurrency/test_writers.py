@@ -13,7 +13,7 @@ from tests.concurrency import workload
 from tests.concurrency.workload import Load, assert_no_deadlock, client_writer, deadlocks, reader, running, sql_writer
 from trunkline.settings import ClientSettings, TopicSettings
 
-DURATIONS = [pytest.param(3.0, id="short"), pytest.param(60.0, id="long", marks=pytest.mark.chaos)]
+DURATIONS = [pytest.param(2.5, id="short"), pytest.param(60.0, id="long", marks=pytest.mark.chaos)]
 
 
 def _one_partition_writer(load: Load, name: str, chance: random.Random) -> None:

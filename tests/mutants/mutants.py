@@ -50,12 +50,15 @@ def _loosely(text: str) -> str:
 
 
 NO_LOCK = (
-    "segment_define",
+    ("log_append", "perform trunkline.lock_partition(part.partition_id);", ""),
     (
-        "if not pg_try_advisory_xact_lock(trunkline.lock_class(), partition_id) then"
-        " perform trunkline.lock_wait(trunkline.lock_class(), partition_id); end if;"
+        "segment_define",
+        (
+            "if not pg_try_advisory_xact_lock(trunkline.lock_class(), partition_id) then"
+            " perform trunkline.lock_wait(trunkline.lock_class(), partition_id); end if;"
+        ),
+        "",
     ),
-    "",
 )
 ADD_INDEX_ON_LAST_OFFSET = (
     "segment_create",
@@ -137,13 +140,13 @@ class DropFirstLog(Log):
 
 MUTANTS = [
     Mutant("a serial id as cursor", scenes.late_commit, {"poll-skip"}, log=SerialLog),
-    Mutant("the tip is read without the partition's lock", scenes.late_commit, {"error 23505"}, [NO_LOCK]),
+    Mutant("the tip is read without the partition's lock", scenes.late_commit, {"error 23505"}, NO_LOCK),
     Mutant(
         "lock and tip in one statement",
         scenes.late_commit,
         {"error 23505"},
         [
-            NO_LOCK,
+            *NO_LOCK,
             (
                 "segment_define",
                 "where b.partition = place.partition order by b.first_offset desc limit 1; if tip.next_offset",
@@ -158,7 +161,7 @@ MUTANTS = [
         "a unique key on the last offset, and no lock",
         scenes.late_commit,
         {"inconsistent-offsets"},
-        [NO_LOCK, ADD_INDEX_ON_LAST_OFFSET],
+        [*NO_LOCK, ADD_INDEX_ON_LAST_OFFSET],
     ),
     Mutant("tip and rows in one statement", scenes.reader_meets_writer, {"poll-skip"}, log=OneStatementLog),
     Mutant(
