@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tests.checker.history import History, OutOfRange, Partition, Place, Publish, Read, Seen
+from tests.checker.history import History, OutOfRange, Place, Publish, Read, Seen
 
 SHOWN_MAX = 10
 
@@ -307,5 +307,3 @@ CHECKS: dict[str, Check] = {
     "short-read": short_read,
 }
 """By the name that each violation carries."""
-
-__all__ = ["CHECKS", "Partition", "Violation", "assert_clean", "violations"]

@@ -23,10 +23,6 @@ def _patient_writer(load: Load, name: str, chance: random.Random) -> None:
         client_writer(load, name, chance, tl=tl)
 
 
-def _patient_reader(load: Load, name: str, chance: random.Random) -> None:
-    reader(load, name, chance)
-
-
 def _roller(load: Load, name: str, chance: random.Random) -> None:
     """Rolls, seals and drops through all of it, so that crashes fall into these too."""
     with trunkline.connect(load.url, settings=PATIENT) as tl:
@@ -51,7 +47,7 @@ def test_kill_of_the_server_under_load_loses_and_doubles_nothing(
         tl.create_topic("t", partitions=3, settings=small)
     with running(server.url, "t", seed, partitions=3) as load:
         load.start(_patient_writer, times=4)
-        load.start(_patient_reader, times=2)
+        load.start(reader, times=2)
         load.start(_roller)
         for _ in range(kills):
             load.wait_for_progress(chance.randint(20, 200))

@@ -16,10 +16,6 @@ from trunkline.settings import ClientSettings, TopicSettings
 DURATIONS = [pytest.param(2.5, id="short"), pytest.param(60.0, id="long", marks=pytest.mark.chaos)]
 
 
-def _one_partition_writer(load: Load, name: str, chance: random.Random) -> None:
-    client_writer(load, name, chance)
-
-
 @pytest.mark.parametrize("duration_s", DURATIONS)
 def test_S0_03_writers_on_one_partition_leave_no_gap_and_lose_nothing(
     db_url: str, seed: int, duration_s: float

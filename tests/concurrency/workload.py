@@ -15,7 +15,7 @@ import psycopg
 
 import trunkline
 from tests.checker.history import History, Partition, Place, Recorder, Seen, Sent
-from tests.concurrency.sessions import APPEND, WAIT_S, append_parameters, wait_until
+from tests.concurrency.sessions import APPEND, append_parameters, wait_until
 from trunkline.client.sync.client import Client
 from trunkline.errors import (
     Conflict,
@@ -252,6 +252,3 @@ def deadlocks(url: str) -> int:
         row = connection.execute("select deadlocks from pg_stat_database where datname = current_database()").fetchone()
     assert row is not None
     return int(row[0])
-
-
-__all__ = ["WAIT_S", "Load", "client_writer", "deadlocks", "reader", "running", "sql_writer", "whole_log"]

@@ -2,7 +2,7 @@
 -- max_records or bytes_max is reached. A batch that would pass bytes_max is left for the next call; the first one
 -- comes always.
 -- With merge_small, a run of many batches of one record comes as one row: first_offset and record_count are of the run,
--- append_times says what each record has, and what belongs to one batch alone is null.
+-- append_times, joined and lengths have the records' times and payloads, and what belongs to one batch alone is null.
 -- Returns no row where start is the end of the log. Writes nothing, and takes no lock that a publisher needs.
 -- errors: TL001 TL002, TL005 outside the log (detail: the valid range, "[start, end)"), TL011, 40001 where a
 --     REPEATABLE READ snapshot is older than a drop
@@ -43,7 +43,7 @@ begin
         end;
         while merge_small and look.are_single and look.first_offset = here loop
             merged := trunkline.segment_merge(segment.segment_id, partition, here,
-                least(start + max_records - here, bytes / 8192, 2048));
+                least(start + max_records - here, bytes / look.bytes_each, 4096), look.bytes_each);
             exit when merged.record_count is null;
             return next merged;
             here := here + merged.record_count;
@@ -75,7 +75,7 @@ begin
                 'select b.first_offset, b.record_count, b.append_time, b.batch_id, b.keys, b.payloads,
                      b.header_counts, b.header_names, b.header_values,
                      b.transaction_id, b.transaction_ordinal, b.transaction_count,
-                     null::timestamptz[], b.byte_count::bigint
+                     null::timestamptz[], null::bytea, null::integer[], b.byte_count::bigint
                  from trunkline.%I b
                  where b.partition = $1 and b.first_offset >= $2 and b.first_offset < $3 and b.record_count > 0
                  order by b.first_offset', 'segment_' || segment.segment_id)

@@ -83,13 +83,13 @@ create table trunkline.producer (
 -- What one append to one partition answers.
 create type trunkline.appended as (first_offset bigint, full_segment_id integer);
 
--- A batch as it is read, or a run of batches of one record: then append_times has one for each record, and what
--- belongs to a single batch is null.
+-- A batch as it is read, or a run of batches of one record: then append_times has one for each record, joined has the
+-- payloads one after the other and lengths how long each is, and what belongs to a single batch is null.
 create type trunkline.batch_row as (
     first_offset bigint, record_count integer, append_time timestamptz, batch_id bigint,
     keys bytea[], payloads bytea[], header_counts integer[], header_names text[], header_values bytea[],
     transaction_id bigint, transaction_ordinal integer, transaction_count integer,
-    append_times timestamptz[], byte_count bigint);
+    append_times timestamptz[], joined bytea, lengths integer[], byte_count bigint);
 
 -- One record as people see it.
 create type trunkline.record_row as (
