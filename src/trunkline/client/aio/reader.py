@@ -151,17 +151,16 @@ class Reader:
 
 
 def _batch(topic: str, partition: int, row: tuple[Any, ...]) -> Batch:
-    first_offset, _, append_time, batch_id, keys, payloads, counts, names, values, *transaction = row[:12]
-    append_times, joined, lengths, _ = row[12:]
+    first_offset, _, append_time, batch_id, keys, payloads, counts, names, values = row[:9]
+    transaction_id, ordinal, count, append_times, joined, lengths, _ = row[9:]
     if payloads is None:
         payloads = [joined[start:end] for start, end in pairwise(accumulate(lengths, initial=0))]
     headers = _headers(counts, names, values) if counts is not None else None
     if append_time.tzinfo is not UTC:
         # Only behind a pooler: elsewhere the session's zone is UTC.
         append_time = append_time.astimezone(UTC)
-    return Batch(
-        topic, partition, first_offset, keys, payloads, headers, append_time, batch_id, *transaction, append_times
-    )
+    what = (topic, partition, first_offset, keys, payloads, headers, append_time)
+    return Batch(*what, batch_id, transaction_id, ordinal, count, append_times)
 
 
 def _headers(counts: list[int], names: list[str], values: list[bytes]) -> list[HeaderPairs]:
