@@ -74,6 +74,7 @@ def test_a_server_that_cannot_be_used_is_a_typed_error_at_once(db_url: str, serv
     cases = [
         (changed(db_url, password="wrong"), errors.PermissionDenied),
         (changed(db_url, user="nobody_at_all"), errors.PermissionDenied),
+        (changed(db_url, user="trunkline_consumer"), errors.PermissionDenied),
         (changed(db_url, dbname="no_such_database"), errors.NotFound),
         (changed(db_url, port=free_port), errors.Unavailable),
         (changed(server.url, dbname="postgres"), errors.SchemaMissing),

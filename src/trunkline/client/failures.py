@@ -35,6 +35,7 @@ _BY_STATE: dict[str, type[TrunklineError]] = {
 _BY_WORDS: tuple[tuple[str, type[TrunklineError]], ...] = (
     ("password authentication failed", errors.PermissionDenied),
     ("no password supplied", errors.PermissionDenied),
+    ("is not permitted to log in", errors.PermissionDenied),
     ("no pg_hba.conf entry", errors.PermissionDenied),
     ("permission denied for database", errors.PermissionDenied),
     ("does not exist", errors.NotFound),
