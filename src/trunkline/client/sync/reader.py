@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from typing import Any, Literal, TypeVar
 
 from trunkline.client import protocol
@@ -38,9 +38,8 @@ class Reader:
     ) -> list[Record]:
         """Records in offset order, at most ``max_records``."""
         start, batches = self._fetch(name, partition, offset, since, max_records, bytes_max)
-        records = (record for batch in batches for record in batch)
         skipped = max(0, start - batches[0].first_offset) if batches else 0
-        return list(islice(records, skipped, skipped + max_records))
+        return list(islice(chain.from_iterable(batches), skipped, skipped + max_records))
 
     def read_batches(
         self,
