@@ -7,6 +7,7 @@ import random
 import statistics
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from datetime import UTC, datetime
 from types import TracebackType
@@ -44,7 +45,7 @@ def new_order(chance: random.Random) -> Message:
     return Message(json.dumps(order).encode(), key=user)
 
 
-class Worker:
+class Worker(ABC):
     """A thread with a client of its own, that counts records. What it fails with is raised by ``check``."""
 
     def __init__(self, name: str, url: str) -> None:
@@ -74,8 +75,9 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 - raised again by check, in the thread that owns this
             self._failure = error
 
+    @abstractmethod
     def work(self, client: Client) -> None:
-        raise NotImplementedError
+        """What it does until it is told to stop."""
 
 
 class Writer(Worker):
