@@ -51,6 +51,7 @@ def _loosely(text: str) -> str:
 
 NO_LOCK = (
     ("log_append", "perform trunkline.lock_partition(part.partition_id);", ""),
+    ("log_append_closely", "perform trunkline.lock_partition(partition_id);", ""),
     (
         "segment_define",
         (
@@ -149,10 +150,10 @@ MUTANTS = [
             *NO_LOCK,
             (
                 "segment_define",
-                "where b.partition = place.partition order by b.first_offset desc limit 1; if tip.next_offset",
+                "where b.partition = place order by b.first_offset desc limit 1;",
                 (
-                    "where b.partition = place.partition and (select true from pg_advisory_xact_lock("
-                    "trunkline.lock_class(), partition_id)) order by b.first_offset desc limit 1; if tip.next_offset"
+                    "where b.partition = place and (select true from pg_advisory_xact_lock("
+                    "trunkline.lock_class(), partition_id)) order by b.first_offset desc limit 1;"
                 ),
             ),
         ],
@@ -180,7 +181,7 @@ MUTANTS = [
         "max(offset) + 1 over the rows that are left",
         scenes.everything_expires,
         {"inconsistent-offsets"},
-        [("segment_define", "tip.next_offset := place.first_offset;", "tip.next_offset := 1;")],
+        [("segment_define", "select sp.first_offset as next_offset,", "select 1::bigint as next_offset,")],
     ),
     Mutant(
         "a producer whose sequence nobody looks at",
@@ -189,7 +190,7 @@ MUTANTS = [
         [
             (
                 "segment_define",
-                "(place.producer_no is null or sequence = coalesce(last, place.known_last) + 1)",
+                "(producer is null or (tip.producer_no = producer and tip.producer_sequence + 1 = sequence))",
                 "true",
             ),
             ("segment_create", "'create unique index %I", "'create index %I"),
@@ -207,7 +208,7 @@ MUTANTS = [
         {"inconsistent-offsets"},
         [
             (
-                "partition_move",
+                "partition_close",
                 "values ($1, $2, 0, 0, $3, 0, 0, 0, 0, ''{}'')",
                 "select $1, $2, 0, 0, $3, 0, 0, 0, 0, ''{}'' where false",
             )

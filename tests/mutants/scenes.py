@@ -158,8 +158,9 @@ def findings(scene: Scene, sessions: Sessions, log: Log) -> set[str]:
 
 
 def late_commit(stage: Stage) -> None:
-    """A appends first and commits last; B, who came later, is longer. A reader polls at every step."""
+    """After a first batch, A appends and commits last; B, who came later, is longer. A reader polls at every step."""
     a, b = stage.session("a"), stage.session("b")
+    stage.publish(a, [b"0"])
     of_a, of_b = [b"a1", b"a2", b"a3"], [b"b1", b"b2", b"b3", b"b4", b"b5"]
     appending_a = stage.begin(a, of_a)
     appending_b = stage.begin(b, of_b)

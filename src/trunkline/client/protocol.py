@@ -7,6 +7,7 @@ varies is that of a segment's function, which comes from an integer id.
 from __future__ import annotations
 
 from functools import lru_cache
+from struct import Struct
 
 from psycopg.sql import SQL, Identifier
 
@@ -21,11 +22,11 @@ APPEND = (
     "select first_offsets, open_segment_id, is_full from trunkline.log_append"
     "(%s::int4, %s::int4, %s, %s, %s, %s, %s, %s, %s, %s, %s::int4, %s)"
 )
-_APPEND_TO_SEGMENT = SQL(
-    "select first_offset, open_segment_id, is_full from trunkline.{}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-)
+_APPEND_TO_SEGMENT = SQL("select trunkline.{}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)")
 APPEND_TYPES = (23, 23, 23, 1001, 1001, 1007, 1009, 1001, 2950, 23, 23)
 """integer, bytea[], text[] and uuid, as the function declares them."""
+APPEND_ANSWER = Struct("!20x4xq4xq4xq")
+"""An array of three: first offset, open segment, whether that is full. A header of 20 bytes, a length before each."""
 
 
 @lru_cache(maxsize=256)

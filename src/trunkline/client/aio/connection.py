@@ -108,8 +108,7 @@ class ServerConnection(AsyncConnection[Row]):
             result = await self._result()
         except psycopg.Error as error:
             raise translate(error) from error
-        first_offset, open_segment_id, is_full = (result.get_value(0, column) for column in range(3))
-        return (int.from_bytes(first_offset or b""), int.from_bytes(open_segment_id or b""), is_full == b"\x01")
+        return protocol.APPEND_ANSWER.unpack(result.get_value(0, 0) or b"")
 
     async def _result(self) -> PGresult:
         (result,) = await self.wait(execute(self.pgconn))

@@ -24,7 +24,7 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     part     record;
-    appended record;
+    appended bigint[];
     a        integer := 1;    -- the partition's records are elements a to z
     z        integer;
     header_a integer := 1;
@@ -62,15 +62,15 @@ begin
         end if;
         z := a + counts[i] - 1;
         header_z := header_a - 1 + coalesce((select sum(n) from unnest(header_counts[a:z]) n), 0);
-        execute format('select * from trunkline.%I($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
+        execute format('select trunkline.%I($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
                 'segment_' || part.open_segment_id || '_append')
             into appended
             using part.partition_id, expected_partitions, counts[i], keys[a:z], payloads[a:z],
                 header_counts[a:z], header_names[header_a:header_z], header_values[header_a:header_z],
                 producer_id, producer_epoch, sequences[i];
-        first_offsets[i] := appended.first_offset;
-        open_segment_id := appended.open_segment_id;
-        is_full := coalesce(is_full, false) or appended.is_full;
+        first_offsets[i] := appended[1];
+        open_segment_id := appended[2];
+        is_full := coalesce(is_full, false) or appended[3] = 1;
         a := z + 1;
         header_a := header_z + 1;
     end loop;

@@ -9,12 +9,14 @@
 create function trunkline.log_append_closely(
     partition_id integer, expected_partitions integer, record_count integer,
     keys bytea[], payloads bytea[], header_counts integer[], header_names text[], header_values bytea[],
-    producer_id uuid, producer_epoch integer, sequence integer,
-    out first_offset bigint, out open_segment_id integer, out is_full boolean)
+    producer_id uuid, producer_epoch integer, sequence integer)
+returns bigint[]
 language plpgsql volatile
 as $$
 declare
-    known_last integer;
+    segment_id   integer;
+    first_offset bigint;
+    answer       bigint[];
 begin
     perform trunkline.log_check_shape(record_count, keys, payloads, header_counts, header_names, header_values,
         producer_id, producer_epoch, sequence);
@@ -26,24 +28,23 @@ begin
             perform from trunkline.topic_partition p join trunkline.topic t using (topic_id)
             where p.partition_id = log_append_closely.partition_id for share of t;
         end if;
-        open_segment_id := trunkline.partition_prepare(partition_id);
+        segment_id := trunkline.partition_prepare(partition_id);
         if producer_id is not null then
             -- Before any other refusal: what is in the log already has its place, whatever was changed since.
-            select r.first_offset, r.known_last into first_offset, known_last
-            from trunkline.producer_resolve(log_append_closely.partition_id, log_append_closely.open_segment_id,
-                log_append_closely.producer_id, producer_epoch, sequence, log_append_closely.record_count) r;
+            first_offset := trunkline.producer_resolve(
+                partition_id, segment_id, producer_id, producer_epoch, sequence, record_count);
             if first_offset is not null then
-                is_full := false;
-                return;
+                return array[first_offset, segment_id, 0];
             end if;
         end if;
         perform trunkline.log_check_limits(partition_id, expected_partitions, keys, payloads, header_counts,
             header_names, header_values);
-        execute format('select * from trunkline.%I($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, true)',
-                'segment_' || open_segment_id || '_append')
-            into first_offset, open_segment_id, is_full
+        execute format('select trunkline.%I($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, true)',
+                'segment_' || segment_id || '_append')
+            into answer
             using partition_id, expected_partitions, record_count, keys, payloads, header_counts, header_names,
-                header_values, producer_id, producer_epoch, sequence, known_last;
+                header_values, producer_id, producer_epoch, sequence;
+        return answer;
     exception when unique_violation or serialization_failure or undefined_table or undefined_function then
         if current_setting('transaction_isolation') = 'read committed' then
             raise;

@@ -65,10 +65,11 @@ create table trunkline.segment_partition (
 );
 create index segment_partition_segment on trunkline.segment_partition (segment_id);
 
--- Idempotent producers, one row for each partition that one writes to. Batches carry producer_no; what a
--- sealed segment knew of a producer's last batch is kept here, written when it is sealed.
+-- Idempotent producers, one row for each partition that one writes to. Batches carry producer_no, which is
+-- producer_number of the other three; what a sealed segment knew of a producer's last batch is kept here, written
+-- when it is sealed.
 create table trunkline.producer (
-    producer_no      integer generated always as identity primary key,
+    producer_no      bigint primary key,
     partition_id     integer not null references trunkline.topic_partition on delete cascade,
     producer_id      uuid not null,
     epoch            integer not null check (epoch >= 0),

@@ -1,5 +1,5 @@
 -- Finds out what a producer's sequence means in a partition. In the log already: first_offset is where. The next
--- one: known_last is the one before it (a producer that is not known is registered with its first sequence).
+-- one: null (a producer that is not known is registered with its first sequence).
 -- Asks every segment that is not sealed, and what sealed ones left behind.
 -- locks: none; the caller holds the partition's lock
 -- errors: TL001 the same sequence with another number of records; TL007 an older epoch than one seen; TL008 a gap,
@@ -7,12 +7,13 @@
 -- grants: none
 create function trunkline.producer_resolve(
     partition_id integer, segment_id integer, producer_id uuid, epoch integer, sequence integer,
-    record_count integer, out first_offset bigint, out known_last integer)
+    record_count integer, out first_offset bigint)
 language plpgsql volatile
 as $$
 declare
     known       record;
     found_count integer;
+    known_last  integer;
     newest      integer;
     open_id     integer;
 begin
@@ -34,10 +35,9 @@ begin
                 producer_id, epoch, sequence using errcode = 'TL009',
                 hint = 'producers are forgotten a day after their last publish; start a new epoch at sequence 1';
         end if;
-        insert into trunkline.producer (partition_id, producer_id, epoch, first_segment_id, seen_at)
-        values (producer_resolve.partition_id, producer_resolve.producer_id, producer_resolve.epoch,
+        insert into trunkline.producer (producer_no, partition_id, producer_id, epoch, first_segment_id, seen_at)
+        values (trunkline.producer_number(producer_id, partition_id, epoch), producer_resolve.partition_id, producer_resolve.producer_id, producer_resolve.epoch,
             producer_resolve.segment_id, trunkline.clock_now());
-        known_last := 0;
         return;
     end if;
 

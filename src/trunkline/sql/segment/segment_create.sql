@@ -28,12 +28,12 @@ begin
             append_time         timestamptz not null,
             batch_id            bigint not null,
             transaction_id      bigint not null,
+            producer_no         bigint,
             partition           integer not null,
             record_count        integer not null,
             transaction_ordinal integer not null,
             transaction_count   integer not null,
             byte_count          integer not null,
-            producer_no         integer,
             producer_sequence   integer,
             keys                bytea[] %2$s,
             payloads            bytea[] %2$s not null,
@@ -49,6 +49,9 @@ begin
         'alter table trunkline.%I alter keys set statistics 0, alter payloads set statistics 0,
             alter header_counts set statistics 0, alter header_names set statistics 0,
             alter header_values set statistics 0', table_name);
-    perform trunkline.segment_define(segment_id);
+    -- The one before it learns that it is no longer the open one.
+    perform trunkline.segment_define(s.segment_id) from (
+        select x.segment_id from trunkline.segment x
+        where x.topic_id = segment_create.topic_id order by x.segment_id desc limit 2) s;
     return segment_id;
 end $$;

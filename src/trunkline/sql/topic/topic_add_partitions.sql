@@ -10,7 +10,9 @@ set search_path = pg_catalog, trunkline, pg_temp
 as $$
 declare
     id  constant integer := trunkline.topic_id_of(topic);
-    old integer;
+    old  integer;
+    part record;
+    open integer;
 begin
     perform trunkline.topic_lock(id);
     select t.partitions into old from trunkline.topic t where t.topic_id = id;
@@ -24,6 +26,13 @@ begin
         raise exception 'topic % has keyed records, whose order would break at % partitions', topic, partitions
             using errcode = 'TL010', hint = 'ask for it with break_key_order, or publish to a new topic';
     end if;
-    update trunkline.topic t set partitions = topic_add_partitions.partitions where t.topic_id = id;
+    -- Into a new segment: an append that was routed by the old number, and waits for a lock, finds its partition closed.
+    open := trunkline.segment_create(id);
+    for part in select p.partition_id, p.partition from trunkline.topic_partition p where p.topic_id = id loop
+        perform trunkline.partition_move(part.partition_id, part.partition, open);
+    end loop;
+    update trunkline.topic t set partitions = topic_add_partitions.partitions, open_segment_id = open
+    where t.topic_id = id;
     perform trunkline.partition_create(id, old, partitions - 1);
+    perform trunkline.segment_define(open);
 end $$;

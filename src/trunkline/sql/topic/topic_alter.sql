@@ -11,4 +11,5 @@ declare
 begin
     perform trunkline.topic_lock(id);
     perform trunkline.topic_apply_settings(id, settings);
+    perform trunkline.segment_define((select t.open_segment_id from trunkline.topic t where t.topic_id = id));
 end $$;

@@ -27,5 +27,6 @@ begin
     update trunkline.topic t set open_segment_id = trunkline.segment_create(new_id)
     where t.topic_id = new_id;
     perform trunkline.partition_create(new_id, 0, partitions - 1);
+    perform trunkline.segment_define((select t.open_segment_id from trunkline.topic t where t.topic_id = new_id));
     return new_id;
 end $$;

@@ -10,10 +10,14 @@ as $$
 declare
     id      constant integer := trunkline.topic_id_of(topic);
     dropped integer[];
+    part    record;
 begin
     perform trunkline.topic_lock(id);
-    perform trunkline.lock_partition(p.partition_id) from (
-        select tp.partition_id from trunkline.topic_partition tp where tp.topic_id = id order by tp.partition_id) p;
+    for part in select p.partition_id, p.partition from trunkline.topic_partition p
+        where p.topic_id = id order by p.partition_id loop
+        perform trunkline.lock_partition(part.partition_id);
+        perform trunkline.partition_close(part.partition_id, part.partition);
+    end loop;
     update trunkline.segment s set released_at = trunkline.clock_now()
     where s.topic_id = id and s.released_at is null;
     select coalesce(array_agg(s.segment_id order by s.segment_id), '{}') into dropped
