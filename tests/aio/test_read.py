@@ -56,19 +56,26 @@ async def test_batches_are_columns_and_iterate_as_records(db_url: str) -> None:
         assert list(batch) == await tl.read("orders")
 
 
-@pytest.mark.parametrize("size", [1, 3])
-async def test_many_small_batches_are_read_as_one_and_lose_nothing(db_url: str, size: int) -> None:
-    """Of batches of one record, and of three, with and without keys and headers: what is read in runs equals what the
-    SQL function shows batch by batch."""
+SIZES = {
+    "only singles": [1] * 150,
+    "no singles": [3] * 60,
+    "runs between others": [1] * 70 + [2] + [1] * 80 + [5, 1, 1, 1, 2] + [1] * 64 + [4] + [1] * 63,
+}
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+async def test_many_small_batches_are_read_as_one_and_lose_nothing(db_url: str, sizes: list[int]) -> None:
+    """Batches of one record and of several, with and without keys and headers: what is read in runs equals what the SQL
+    function shows batch by batch."""
     async with trunkline.aio.connect(db_url) as tl:
         await tl.create_topic("orders")
-        for n in range(60):
+        for n, size in enumerate(sizes):
             key = str(n) if n % 3 == 0 and n > 20 else None
             headers: list[tuple[str, str | bytes]] = [("n", str(n)), ("n", b"\xff")] if n % 4 == 0 and n > 30 else []
             await tl.publish_many(
                 "orders", [trunkline.Message(b"%d" % n, key=key, headers=headers)] + [b"x"] * (size - 1)
             )
-        for offset, count in ((1, 1000), (1, 17), (2, 30), (5, 100), (60, 100)):
+        for offset, count in ((1, 1000), (1, 17), (2, 30), (5, 100), (60, 100), (69, 65), (70, 200)):
             batches = await tl.read_batches("orders", offset=offset, max_records=count)
             assert batches[0].first_offset <= offset < batches[0].end
             assert all(one.end == two.first_offset for one, two in pairwise(batches))
@@ -76,10 +83,10 @@ async def test_many_small_batches_are_read_as_one_and_lose_nothing(db_url: str, 
             assert records[offset - records[0].offset :][:count] == await tl.read(
                 "orders", offset=offset, max_records=count
             )
-        if size == 1:
+        if set(sizes) == {1}:
             (run,) = await tl.read_batches("orders")
             assert run.append_times is not None
-            assert len(set(run.append_times)) == len(run) == 60
+            assert len(set(run.append_times)) == len(run) == len(sizes)
         assert len(await tl.read_batches("orders", bytes_max=1)) == 1
         records = await tl.read("orders", max_records=1000)
     with psycopg.connect(db_url) as connection:

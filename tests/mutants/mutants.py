@@ -69,7 +69,7 @@ ADD_INDEX_ON_LAST_OFFSET = (
 SILENT_READ = (
     "log_read",
     (
-        "perform trunkline.log_segments(topic_id, partition, start);"
+        "perform trunkline.log_place(topic_id, partition, start);"
         " raise exception 'records of this transaction''s snapshot have been dropped by retention'"
         " using errcode = '40001', hint = 'run the transaction again, or read in READ COMMITTED';"
     ),

@@ -52,6 +52,11 @@ def bytea_array(values: Sequence[bytes | None]) -> ByteaArray:
     return ByteaArray(_encode(values, _BYTEA_OID))
 
 
+def payload_array(payloads: Sequence[bytes], lengths: list[int]) -> ByteaArray:
+    """Encode what has no null, and whose lengths are known."""
+    return ByteaArray(_joined(payloads, _words(lengths), _BYTEA_OID))
+
+
 def text_array(values: Sequence[str]) -> TextArray:
     """Encode text as UTF-8."""
     return TextArray(_encode([value.encode() for value in values], _TEXT_OID))
@@ -65,18 +70,22 @@ def integer_array(values: Sequence[int]) -> IntegerArray:
 
 
 def _encode(values: Sequence[bytes | None], oid: int) -> bytes:
-    nulls = None in values
+    if None not in values:
+        bodies: Sequence[bytes] = values  # type: ignore[assignment]
+        return _joined(bodies, _words(list(map(len, bodies))), oid)
     bodies = [value or b"" for value in values]
-    sizes = map(len, bodies)
+    words = [_NULL if value is None else _LENGTH(len(value)) for value in values]
+    return _joined(bodies, words, oid, nulls=1)
+
+
+def _words(lengths: list[int]) -> list[bytes]:
     # Most records are small: their length words are looked up, which needs no step of Python's a record.
-    if max(map(len, bodies), default=0) < _KNOWN:
-        words = list(map(_LENGTHS.__getitem__, sizes))
-    else:
-        words = list(map(_LENGTH, sizes))
-    if nulls:
-        words = [_NULL if value is None else word for value, word in zip(values, words, strict=True)]
+    return list(map(_LENGTHS.__getitem__ if max(lengths, default=0) < _KNOWN else _LENGTH, lengths))
+
+
+def _joined(bodies: Sequence[bytes], words: list[bytes], oid: int, nulls: int = 0) -> bytes:
     parts = [b""] * (2 * len(bodies) + 1)
-    parts[0] = _HEADER(1, int(nulls), oid, len(bodies), 1)
+    parts[0] = _HEADER(1, nulls, oid, len(bodies), 1)
     parts[1::2] = words
     parts[2::2] = bodies
     return b"".join(parts)

@@ -23,13 +23,15 @@ RECORD_OVERHEAD_BYTES = 32
 class Parcel(msgspec.Struct, frozen=True):
     """Records that passed the checks, as columns. None: no record has any.
 
-    ``partitions`` is what the caller chose: one for all records, or one (or None) for each.
+    ``partitions`` is what the caller chose: one for all records, or one (or None) for each. ``lengths`` are those of
+    the payloads, where somebody has counted them already: with many records each count takes its time.
     """
 
     payloads: list[bytes]
     keys: list[bytes | None] | None = None
     headers: list[HeaderPairs] | None = None
     partitions: int | list[int | None] | None = None
+    lengths: list[int] | None = None
 
     def __len__(self) -> int:
         return len(self.payloads)
@@ -39,14 +41,18 @@ class Parcel(msgspec.Struct, frozen=True):
         """The bytes that all records count for."""
         if self.keys is not None or self.headers is not None:
             return sum(self.sizes())
-        return sum(map(len, self.payloads)) + RECORD_OVERHEAD_BYTES * len(self.payloads)
+        return sum(self.payload_lengths()) + RECORD_OVERHEAD_BYTES * len(self.payloads)
 
     @property
     def largest(self) -> int:
         """The bytes that the largest record counts for."""
         if self.keys is not None or self.headers is not None:
             return max(self.sizes(), default=0)
-        return max(map(len, self.payloads), default=0) + RECORD_OVERHEAD_BYTES
+        return max(self.payload_lengths(), default=0) + RECORD_OVERHEAD_BYTES
+
+    def payload_lengths(self) -> list[int]:
+        """The bytes of each payload."""
+        return list(map(len, self.payloads)) if self.lengths is None else self.lengths
 
     def sizes(self) -> list[int]:
         """The bytes that each record counts for."""

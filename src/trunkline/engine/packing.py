@@ -27,9 +27,10 @@ def pack_many(messages: Iterable[Message | bytes], partition: object, topic: Top
     # Plain payloads are checked without a step a record.
     if set(map(type, given)) <= {bytes}:
         payloads: list[bytes] = given  # type: ignore[assignment]
-        if payloads and max(map(len, payloads)) > topic.record_bytes_max:
+        lengths = list(map(len, payloads))
+        if max(lengths, default=0) > topic.record_bytes_max:
             check_limits(topic, None, max(payloads, key=len), ())
-        return Parcel(payloads, partitions=chosen)
+        return Parcel(payloads, partitions=chosen, lengths=lengths)
     packed = [_of_message(message, chosen, topic) for message in given]
     keys = [parcel.keys[0] if parcel.keys else None for parcel in packed]
     headers = [parcel.headers[0] if parcel.headers else () for parcel in packed]

@@ -19,7 +19,7 @@ from trunkline.client import protocol
 from trunkline.client.aio.connection import Row
 from trunkline.client.aio.server import Server
 from trunkline.client.aio.topics import Topics
-from trunkline.client.arrays import EncodedArray, bytea_array, integer_array, text_array
+from trunkline.client.arrays import EncodedArray, bytea_array, integer_array, payload_array, text_array
 from trunkline.engine.batching import Parcel, route
 from trunkline.engine.producing import ProducerState
 from trunkline.errors import (
@@ -198,7 +198,7 @@ class Appender:
 
 def _columns(parcel: Parcel) -> list[EncodedArray | None]:
     keys = None if parcel.keys is None else bytea_array(parcel.keys)
-    payloads = bytea_array(parcel.payloads)
+    payloads = payload_array(parcel.payloads, parcel.payload_lengths())
     if parcel.headers is None:
         return [keys, payloads, None, None, None]
     pairs = [pair for pairs in parcel.headers for pair in pairs]

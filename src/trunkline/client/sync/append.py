@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 
 from trunkline.client import protocol
-from trunkline.client.arrays import EncodedArray, bytea_array, integer_array, text_array
+from trunkline.client.arrays import EncodedArray, bytea_array, integer_array, payload_array, text_array
 from trunkline.client.sync.connection import Row
 from trunkline.client.sync.server import Server
 from trunkline.client.sync.topics import Topics
@@ -199,7 +199,7 @@ class Appender:
 
 def _columns(parcel: Parcel) -> list[EncodedArray | None]:
     keys = None if parcel.keys is None else bytea_array(parcel.keys)
-    payloads = bytea_array(parcel.payloads)
+    payloads = payload_array(parcel.payloads, parcel.payload_lengths())
     if parcel.headers is None:
         return [keys, payloads, None, None, None]
     pairs = [pair for pairs in parcel.headers for pair in pairs]

@@ -22,8 +22,7 @@ begin
     while low < high loop
         middle := low + (high - low) / 2;
         begin
-            select s.segment_id into segment from trunkline.log_segments(topic_id, partition, middle) s
-            order by s.segment_id limit 1;
+            segment := (trunkline.log_place(topic_id, partition, middle)).segment_id;
             execute format('select b.first_offset, b.record_count, b.append_time from trunkline.%I b
                 where b.partition = $1 and b.first_offset <= $2 order by b.first_offset desc limit 1',
                 'segment_' || segment) into batch using partition, middle;

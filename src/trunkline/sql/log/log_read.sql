@@ -16,85 +16,89 @@ set search_path = pg_catalog, trunkline, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
-    segment  record;
-    look     record;
-    merged   trunkline.batch_row;
-    batch    record;
-    here     bigint := start;    -- the next offset to return
-    bytes    bigint := bytes_max;
-    counted  bigint;
-    returned bigint;
-    full_up  boolean := false;
+    stop      constant bigint := start + max_records;
+    place     record;
+    following record;
+    batch     trunkline.batch_row;
+    here      bigint := start;    -- the next offset to return
+    bytes     bigint := bytes_max;
+    reached   bigint;             -- how far the segment is known to go
+    ended     boolean;            -- whether the segment goes no further
+    single    bigint;             -- the size of a batch of one record with which a run may begin
+    most      integer;            -- and how many records it may have
+    may_merge boolean := coalesce(merge_small, false);
 begin
     if max_records is null or max_records < 1 or bytes_max is null or bytes_max < 1 then
         raise exception 'max_records and bytes_max must be at least 1' using errcode = 'TL001';
     end if;
-    for segment in select * from trunkline.log_segments(topic_id, partition, start) loop
+    place := trunkline.log_place(topic_id, partition, start);
+    loop
+        reached := null;
+        ended := false;
+        single := null;
         begin
-            look := trunkline.segment_look(segment.segment_id, partition, here);
+            -- From the batch that holds the offset, or ends before it, on. Arrays come as they lie in the table, most of
+            -- them as references; what is not returned is never fetched.
+            for batch in execute format(
+                'select b.first_offset, b.record_count, b.append_time, b.batch_id, b.keys, b.payloads,
+                     b.header_counts, b.header_names, b.header_values,
+                     b.transaction_id, b.transaction_ordinal, b.transaction_count,
+                     null::timestamptz[], null::bytea, null::integer[], b.byte_count::bigint
+                 from trunkline.%1$I b
+                 where b.partition = $1 and b.first_offset < $3 and b.first_offset >= coalesce((
+                     select x.first_offset from trunkline.%1$I x
+                     where x.partition = $1 and x.first_offset <= $2 order by x.first_offset desc limit 1), $2)
+                 order by b.first_offset', 'segment_' || place.segment_id) using partition, here, stop loop
+                if batch.first_offset <> reached then
+                    perform trunkline.log_raise_gap(place.segment_id, partition, reached);
+                end if;
+                reached := batch.first_offset + batch.record_count;
+                if batch.record_count = 0 then
+                    ended := true;
+                elsif reached > here then
+                    if here > start and batch.byte_count > bytes then
+                        return;
+                    elsif may_merge and batch.record_count = 1 and batch.byte_count < 2048 then
+                        single := batch.byte_count;
+                        exit;
+                    end if;
+                    return next batch;
+                    here := reached;
+                    bytes := bytes - batch.byte_count;
+                end if;
+            end loop;
         exception when undefined_table then
             -- Dropped after the catalogue was read: what it says now is an error, or a shorter answer.
             if here > start then
                 return;
             end if;
-            perform trunkline.log_segments(topic_id, partition, start);
+            perform trunkline.log_place(topic_id, partition, start);
             raise exception 'records of this transaction''s snapshot have been dropped by retention'
                 using errcode = '40001', hint = 'run the transaction again, or read in READ COMMITTED';
         end;
-        while merge_small and look.are_single and look.first_offset = here loop
-            merged := trunkline.segment_merge(segment.segment_id, partition, here,
-                least(start + max_records - here, bytes / look.bytes_each, 4096), look.bytes_each);
-            exit when merged.record_count is null;
-            return next merged;
-            here := here + merged.record_count;
-            bytes := bytes - merged.byte_count;
-            if here >= start + max_records then
-                return;
-            end if;
-            look := trunkline.segment_look(segment.segment_id, partition, here);
-        end loop;
-        -- Small columns first, to find out where to stop; then, in a further statement, the batches: one that was seen
-        -- is never changed.
-        counted := 0;
-        for batch in execute format(
-            'select b.first_offset, b.record_count, b.byte_count from trunkline.%I b
-             where b.partition = $1 and b.record_count > 0 and b.first_offset >= $2
-             order by b.first_offset', 'segment_' || segment.segment_id) using partition, look.first_offset loop
-            if batch.first_offset > here or (here > start and batch.first_offset < here) then
-                perform trunkline.log_raise_gap(segment.segment_id, partition, here);
-            elsif here > start and (batch.first_offset >= start + max_records or batch.byte_count > bytes) then
-                full_up := true;
-                exit;
-            end if;
-            here := batch.first_offset + batch.record_count;
+        while single is not null loop
+            most := least(stop - here, bytes / greatest(single * 4, 2048), 4096);
+            batch := trunkline.segment_merge(place.segment_id, partition, here, most, greatest(single * 4, 2048));
+            may_merge := batch.record_count is not null;
+            exit when not may_merge;
+            return next batch;
+            here := here + batch.record_count;
             bytes := bytes - batch.byte_count;
-            counted := counted + 1;
+            exit when batch.record_count < most;
         end loop;
-        if counted > 0 then
-            return query execute format(
-                'select b.first_offset, b.record_count, b.append_time, b.batch_id, b.keys, b.payloads,
-                     b.header_counts, b.header_names, b.header_values,
-                     b.transaction_id, b.transaction_ordinal, b.transaction_count,
-                     null::timestamptz[], null::bytea, null::integer[], b.byte_count::bigint
-                 from trunkline.%I b
-                 where b.partition = $1 and b.first_offset >= $2 and b.first_offset < $3 and b.record_count > 0
-                 order by b.first_offset', 'segment_' || segment.segment_id)
-                using partition, look.first_offset, here;
-            get diagnostics returned = row_count;
-            if returned <> counted then
-                perform trunkline.log_raise_gap(segment.segment_id, partition, look.first_offset);
-            end if;
-        end if;
-        if full_up then
+        if here >= stop or bytes <= 0 then
             return;
         end if;
-        if here > start and (here >= start + max_records or bytes <= 0) then
+        continue when single is not null;
+        if coalesce(reached, place.first_offset) < here then
+            perform trunkline.log_raise_outside(topic_id, partition, start);
+        elsif not ended then
             return;
-        elsif segment.next_first <> here and (here > start or segment.next_first < here) then
-            perform trunkline.log_raise_gap(segment.segment_id, partition, here);
         end if;
+        following := trunkline.log_place(topic_id, partition, here);
+        if following.segment_id = place.segment_id or following.first_offset <> here then
+            perform trunkline.log_raise_gap(place.segment_id, partition, here);
+        end if;
+        place := following;
     end loop;
-    if here = start and start > (select r."end" from trunkline.log_range(topic_id, partition) r) then
-        perform trunkline.log_raise_outside(topic_id, partition, start);
-    end if;
 end $$;
