@@ -49,7 +49,7 @@ class Workload:
 WORKLOADS = (
     Workload("json-1000", "json", 1_000, 240, 2, with_pglz=True),
     Workload("json-100", "json", 100, 2_000, 2, with_pglz=True),
-    Workload("json-1", "json", 1, 5_000, 10),
+    Workload("json-1", "json", 1, 12_000, 4),
     Workload("random-100", "random", 100, 700, 2),
 )
 

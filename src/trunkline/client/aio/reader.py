@@ -125,7 +125,7 @@ class Reader:
             while True:
                 start = await self._start(topic, partition, offset, since)
                 try:
-                    rows = await self._server.ask(protocol.READ, [topic.topic_id, partition, start, *parameters])
+                    rows = await self._server.read([topic.topic_id, partition, start, *parameters])
                 except OffsetOutOfRange:
                     # A start that we looked up may be dropped before it is read; one that was given is an error.
                     if since is None and not isinstance(offset, str):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from typing import Any
 
-from trunkline.client.aio.connection import Row
+from trunkline.client.aio.connection import Row, ServerConnection
 from trunkline.client.aio.pool import Pool
 from trunkline.client.aio.shim import sleep
 from trunkline.engine.backoff import backoff_s
@@ -28,12 +28,19 @@ class Server:
 
     async def ask(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Call something that changes nothing: tried again after any failure that may pass."""
+        return await self._ask(lambda connection: connection.call(statement, parameters))
+
+    async def read(self, values: Sequence[int]) -> list[Row]:
+        """Read the log; tried again as ``ask``."""
+        return await self._ask(lambda connection: connection.read(values))
+
+    async def _ask(self, question: Callable[[ServerConnection], Awaitable[list[Row]]]) -> list[Row]:
         deadline = self.deadline()
         attempt = 0
         while True:
             try:
                 async with self.pool.connection(deadline) as connection:
-                    return await connection.call(statement, parameters)
+                    return await question(connection)
             except TrunklineError as error:
                 if not error.retryable:
                     raise

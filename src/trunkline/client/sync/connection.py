@@ -9,9 +9,10 @@ from time import monotonic
 from typing import Any, Self
 
 import psycopg
-from psycopg import Connection, Cursor, IsolationLevel
+from psycopg import Connection, Cursor, IsolationLevel, capabilities
 from psycopg.abc import PQGen, PQGenConn
-from psycopg.generators import execute
+from psycopg.adapt import Transformer
+from psycopg.generators import execute, fetch, send
 from psycopg.pq import ExecStatus, Format
 from psycopg.pq.abc import PGresult
 from psycopg.types.numeric import Int8BinaryDumper
@@ -25,6 +26,9 @@ from trunkline.settings import ClientSettings
 Row = tuple[Any, ...]
 SEGMENTS_KNOWN_MAX = 128
 _ALL_BINARY = [Format.BINARY] * len(protocol.APPEND_TYPES)
+_READ_BINARY = [Format.BINARY] * len(protocol.READ_TYPES)
+_CHUNK_ROWS = 5
+"""How many batches are taken at a time while a read is still coming in: few enough to stay in the processor's cache."""
 
 
 class ServerConnection(Connection[Row]):
@@ -45,6 +49,7 @@ class ServerConnection(Connection[Row]):
     lock_timeout_s: float = 0.0
     _answers: Cursor[Row]
     _ready_segments: set[int]
+    _ready_to_read: bool = False
 
     @classmethod
     def _connect_gen(cls, conninfo: str = "") -> PQGenConn[Self]:
@@ -110,6 +115,39 @@ class ServerConnection(Connection[Row]):
         except psycopg.Error as error:
             raise translate(error) from error
         return protocol.APPEND_ANSWER.unpack(result.get_value(0, 0) or b"")
+
+    def read(self, values: Sequence[int]) -> list[Row]:
+        """Call log_read; its rows. As ``call``, but batches become Python's while the next ones are still coming."""
+        if self.pooled:
+            return self.call(protocol.READ, values)
+        try:
+            if not self._ready_to_read:
+                self.pgconn.send_prepare(b"read", protocol.READ_PREPARED, protocol.READ_TYPES)
+                self._result()
+                self._ready_to_read = True
+            packed = [pack(value) for pack, value in zip(protocol.READ_VALUES, values, strict=True)]
+            self.pgconn.send_query_prepared(b"read", packed, _READ_BINARY, Format.BINARY)
+            if capabilities.has_stream_chunked():
+                self.pgconn.set_chunked_rows_mode(_CHUNK_ROWS)
+            rows: list[Row] = self.wait(self._rows())
+        except psycopg.Error as error:
+            raise translate(error) from error
+        return rows
+
+    def _rows(self) -> PQGen[list[Row]]:
+        yield from send(self.pgconn)
+        loader = Transformer.from_context(self)
+        rows: list[Row] = []
+        failed: PGresult | None = None
+        while (result := (yield from fetch(self.pgconn))) is not None:
+            if result.status in (ExecStatus.TUPLES_CHUNK, ExecStatus.TUPLES_OK):
+                loader.set_pgresult(result)
+                rows += loader.load_rows(0, result.ntuples, tuple)
+            else:
+                failed = result
+        if failed is not None:
+            raise psycopg.errors.error_from_result(failed)
+        return rows
 
     def _result(self) -> PGresult:
         (result,) = self.wait(execute(self.pgconn))

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
-from trunkline.client.sync.connection import Row
+from trunkline.client.sync.connection import Row, ServerConnection
 from trunkline.client.sync.pool import Pool
 from trunkline.client.sync.shim import sleep
 from trunkline.engine.backoff import backoff_s
@@ -29,12 +29,19 @@ class Server:
 
     def ask(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Call something that changes nothing: tried again after any failure that may pass."""
+        return self._ask(lambda connection: connection.call(statement, parameters))
+
+    def read(self, values: Sequence[int]) -> list[Row]:
+        """Read the log; tried again as ``ask``."""
+        return self._ask(lambda connection: connection.read(values))
+
+    def _ask(self, question: Callable[[ServerConnection], list[Row]]) -> list[Row]:
         deadline = self.deadline()
         attempt = 0
         while True:
             try:
                 with self.pool.connection(deadline) as connection:
-                    return connection.call(statement, parameters)
+                    return question(connection)
             except TrunklineError as error:
                 if not error.retryable:
                     raise
