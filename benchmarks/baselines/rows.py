@@ -1,8 +1,8 @@
 """The design that Trunkline replaces: one row a record, a counter row for each partition, two unique indexes.
 
 It is what a competent user would write today with psycopg, and it is meant to be hard to beat: one statement a batch,
-prepared, in binary; it returns no offsets, which ours does. What psycopg costs on top of the SQL alone is printed in the
-same run (the pgbench lines). Two faults of the design as it was published are corrected: the number of offsets taken is
+prepared, in binary; it returns no offsets, which ours does. What psycopg costs on top of the SQL is printed in the same
+run (the pgbench lines). Two faults of the design as it was published are corrected: the number of offsets taken is
 the number of payloads, whatever the caller says, and a partition without a counter is an error, not a lost batch.
 """
 

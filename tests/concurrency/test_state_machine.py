@@ -90,8 +90,9 @@ class LogMachine(RuleBasedStateMachine):
             with pytest.raises(KeyOrderAtRisk):
                 self.tl.add_partitions(self.name, count)
             return
-        self.tl.add_partitions(self.name, count, break_key_order=break_key_order)
+        topic = self.tl.add_partitions(self.name, count, break_key_order=break_key_order)
         self.model.partitions += [PartitionModel() for _ in range(more)]
+        self.model.segments.append(topic.open_segment_id)
 
     @rule(age_s=st.none() | st.integers(1, 500), everything=st.booleans())
     def alter(self, age_s: int | None, *, everything: bool) -> None:

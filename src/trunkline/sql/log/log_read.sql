@@ -77,7 +77,7 @@ begin
                 using errcode = '40001', hint = 'run the transaction again, or read in READ COMMITTED';
         end;
         while single is not null loop
-            most := least(stop - here, bytes / greatest(single * 4, 2048), 4096);
+            most := least(stop - here, bytes / greatest(single * 4, 2048), 1024);
             batch := trunkline.segment_merge(place.segment_id, partition, here, most, greatest(single * 4, 2048));
             may_merge := batch.record_count is not null;
             exit when not may_merge;
