@@ -26,6 +26,9 @@ READ = (
     " transaction_count from trunkline.log_read(%s::int4, %s::int4, %s::int8, %s::int4, 67108864)"
 )
 RANGE = 'select partition, start, "end" from trunkline.log_range(%s::int4) order by partition'
+ROLL = "select trunkline.segment_roll(t.open_segment_id, true) from trunkline.topic t where t.topic_id = %s"
+SEAL = "select trunkline.segment_seal(%s)"
+OPEN = "select open_segment_id from trunkline.topic where topic_id = %s"
 
 
 def wait_until(condition: Callable[[], T], what: str, *, deadline_s: float = WAIT_S) -> T:
@@ -160,3 +163,8 @@ def opened(url: str) -> Iterator[Sessions]:
         yield sessions
     finally:
         sessions.close()
+
+
+def ends(sessions: Sessions, topic_id: int) -> dict[int, int]:
+    reader = sessions.open("end", autocommit=True)
+    return {partition: end for partition, _, end in reader.run(RANGE, [topic_id])}

@@ -10,10 +10,9 @@ from psycopg import sql
 
 import trunkline
 from tests.concurrency.conftest import StartServer
-from tests.concurrency.sessions import RANGE, WAIT_S, Session, Sessions, opened
+from tests.concurrency.sessions import RANGE, ROLL, WAIT_S, Session, Sessions, opened
 from trunkline.server import Server
 
-ROLL = "select trunkline.segment_roll(t.open_segment_id, true) from trunkline.topic t where t.topic_id = %s"
 SNAPSHOTS = ["repeatable read", "serializable"]
 HINT = "run the transaction again, or publish in READ COMMITTED, which does not meet this"
 
