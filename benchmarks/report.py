@@ -106,7 +106,7 @@ def table_row(line: Line) -> str:
         baseline=_number(line.baseline),
         ratio="-" if line.ratio is None else f"{line.ratio:.2f}",
         spread=_spread(line),
-        target=_target(line),
+        target=table_target(line),
         ok={True: "ok", False: "MISSED", None: "-"}[line.ok],
         note=f"{line.unit}; {line.note}" if line.note else line.unit,
     ).rstrip()
@@ -135,7 +135,8 @@ def _spread(line: Line) -> str:
     return f"{line.ratio_low:.2f}..{line.ratio_high:.2f}"
 
 
-def _target(line: Line) -> str:
+def table_target(line: Line) -> str:
+    """What a line must reach, in a word."""
     if line.target is None:
         return "report"
     if isinstance(line.target, tuple):

@@ -23,7 +23,7 @@ BIN = Path(sys.executable).parent
 SHORT = ("--quiet", "--output-format", "concise")
 
 # Each writes its files when started plainly, and only compares them with --check.
-GENERATORS = ("tools.twins", "tools.cli_reference")
+GENERATORS = ("tools.twins", "tools.cli_reference", "tools.figures")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,88 @@
+"""Write the README's figures from the last complete run of the benchmarks; no figure there is typed by hand.
+
+python -m tools.figures            write
+python -m tools.figures --check    only compare                     (make check)
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.lines import Line
+from benchmarks.report import RESULTS, Run, table_target
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+BEGIN = "<!-- figures: python -m tools.figures -->\n"
+END = "<!-- end of figures -->"
+
+SHOWN = {
+    "json-1000.write": "write, batches of 1,000",
+    "json-100.write": "write, batches of 100",
+    "json-1.write": "write, one record a commit",
+    "json-1000.read_batches": "read as columns, batches of 1,000",
+    "json-1000.read": "read as records, batches of 1,000",
+    "json-1.read_batches": "read as columns, one record a batch",
+    "random-100.write": "write 1 KiB of random bytes, batches of 100",
+    "random-100.read_batches": "read 1 KiB of random bytes as columns",
+    "json-1000.disk": "disk a record, lz4",
+    "json-1.disk": "disk a record, one record a batch",
+    "single.publish": "p50 of one `publish`, against one plain INSERT",
+    "concurrent.tasks": "100 concurrent `publish` calls, against one at a time",
+    "snapshot.publish": "rate after 60 s of somebody's snapshot, against before",
+    "snapshot.rows": "the same for the baseline's tables",
+    "growth.publish": "cost of a publish at 10^7 records, against 10^3",
+    "growth.read": "cost of a read at 10^7 records, against 10^3",
+}
+
+
+def table(run: Run) -> str:
+    """The lines that a reader asks for first, with what each had to reach and whether it did."""
+    found = {line.name: line for line in run.lines if line.flush == "fast"}
+    rows = [_row(label, found[name]) for name, label in SHOWN.items() if name in found]
+    machine = run.environment
+    return (
+        "| | ratio | target | |\n|---|---|---|---|\n"
+        + "".join(rows)
+        + f"\nA full run of {run.started_at:%d %B %Y}, PostgreSQL {machine.server_version.split()[0]}, "
+        f"{machine.cpus} processors, {machine.file_system}, commit {machine.commit}. "
+        "Every line: [benchmarks/results/log-latest.json](benchmarks/results/log-latest.json).\n"
+    )
+
+
+def _row(label: str, line: Line) -> str:
+    verdict = {True: "", False: "missed", None: ""}[line.ok]
+    ratio = "-" if line.ratio is None else f"{line.ratio:.2f}"
+    return f"| {label} | {ratio} | {table_target(line)} | {verdict} |\n"
+
+
+def written(readme: str) -> str:
+    """The README with the figures of the last complete run, or with the word that there are none."""
+    path = RESULTS / "log-latest.json"
+    figures = "No complete run has been made yet.\n"
+    if path.exists():
+        figures = table(msgspec.json.decode(path.read_bytes(), type=Run))
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}{figures}{END}{after}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    readme = README.read_text()
+    if BEGIN not in readme or END not in readme:
+        print(f"{README.name} has no place for the figures: {BEGIN.strip()} … {END}")
+        return 1
+    fresh = written(readme)
+    if "--check" in (sys.argv[1:] if arguments is None else arguments):
+        if fresh != readme:
+            print(f"stale: {README.name}; python -m tools.figures writes it")
+        return int(fresh != readme)
+    README.write_text(fresh)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
