@@ -35,6 +35,7 @@ create or replace function trunkline.%1$I(
 returns bigint[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, trunkline, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $body$
 declare
     place    constant integer := array_position(%4$L::integer[], partition_id) - 1;
