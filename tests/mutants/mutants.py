@@ -169,19 +169,25 @@ MUTANTS = [
         "now() as append time",
         scenes.time_runs,
         {"append-time-order"},
-        [("segment_define", "greatest(tip.append_time, trunkline.clock_now())", "now()")],
+        [
+            ("segment_define", "greatest(tip.append_time, trunkline.clock_now())", "now()"),
+            ("segment_write", "greatest($2, trunkline.clock_now())", "now()"),
+        ],
     ),
     Mutant(
         "the clock as append time, whatever stands before",
         scenes.time_runs,
         {"append-time-order"},
-        [("segment_define", "greatest(tip.append_time, trunkline.clock_now())", "trunkline.clock_now()")],
+        [
+            ("segment_define", "greatest(tip.append_time, trunkline.clock_now())", "trunkline.clock_now()"),
+            ("segment_write", "greatest($2, trunkline.clock_now())", "trunkline.clock_now()"),
+        ],
     ),
     Mutant(
         "max(offset) + 1 over the rows that are left",
         scenes.everything_expires,
         {"inconsistent-offsets"},
-        [("segment_define", "select sp.first_offset as next_offset,", "select 1::bigint as next_offset,")],
+        [("segment_write", "sp.first_offset as next_offset,", "1::bigint as next_offset,")],
     ),
     Mutant(
         "a producer whose sequence nobody looks at",
@@ -190,7 +196,7 @@ MUTANTS = [
         [
             (
                 "segment_define",
-                "(producer is null or (tip.producer_no = producer and tip.producer_sequence + 1 = sequence))",
+                "(producer is null or (tip.producer_no = producer and tip.producer_sequence = sequence - 1))",
                 "true",
             ),
             ("segment_create", "'create unique index %I", "'create index %I"),

@@ -13,7 +13,7 @@ from psycopg import Connection, Cursor, IsolationLevel, capabilities
 from psycopg.abc import PQGen, PQGenConn
 from psycopg.adapt import Transformer
 from psycopg.generators import execute, fetch, send
-from psycopg.pq import ExecStatus, Format
+from psycopg.pq import ConnStatus, ExecStatus, Format
 from psycopg.pq.abc import PGresult
 from psycopg.types.numeric import Int8BinaryDumper
 
@@ -103,14 +103,12 @@ class ServerConnection(Connection[Row]):
 
         Where a single record is published, that work would take longer than the server does.
         """
+        name = b"append_%d" % segment_id
         try:
             if segment_id not in self._ready_segments:
-                self.pgconn.send_prepare(
-                    b"append_%d" % segment_id, protocol.append_to_segment(segment_id), protocol.APPEND_TYPES
-                )
-                self._result()
+                self._prepare(name, protocol.append_to_segment(segment_id), protocol.APPEND_TYPES)
                 self._ready_segments.add(segment_id)
-            self.pgconn.send_query_prepared(b"append_%d" % segment_id, values, _ALL_BINARY, Format.BINARY)
+            self.pgconn.send_query_prepared(name, values, _ALL_BINARY, Format.BINARY)
             result = self._result()
         except psycopg.Error as error:
             raise translate(error) from error
@@ -122,8 +120,7 @@ class ServerConnection(Connection[Row]):
             return self.call(protocol.READ, values)
         try:
             if not self._ready_to_read:
-                self.pgconn.send_prepare(b"read", protocol.READ_PREPARED, protocol.READ_TYPES)
-                self._result()
+                self._prepare(b"read", protocol.READ_PREPARED, protocol.READ_TYPES)
                 self._ready_to_read = True
             packed = [pack(value) for pack, value in zip(protocol.READ_VALUES, values, strict=True)]
             self.pgconn.send_query_prepared(b"read", packed, _READ_BINARY, Format.BINARY)
@@ -145,9 +142,15 @@ class ServerConnection(Connection[Row]):
                 rows += loader.load_rows(0, result.ntuples, tuple)
             else:
                 failed = result
+                if self.pgconn.status != ConnStatus.OK:
+                    break
         if failed is not None:
             raise psycopg.errors.error_from_result(failed)
         return rows
+
+    def _prepare(self, name: bytes, statement: bytes, types: Sequence[int]) -> None:
+        self.pgconn.send_prepare(name, statement, types)
+        self._result()
 
     def _result(self) -> PGresult:
         (result,) = self.wait(execute(self.pgconn))

@@ -4,7 +4,6 @@ revoke all on all functions in schema trunkline from public;
 revoke all on all tables in schema trunkline from public;
 do $do$
 begin
-    perform trunkline.topic_lock(t.topic_id) from trunkline.topic t order by t.topic_id;
     perform trunkline.segment_define(s.segment_id)
     from trunkline.segment s where s.sealed_at is null and s.released_at is null order by s.segment_id;
 end $do$;

@@ -1,11 +1,14 @@
--- Functions are replaced as a whole: what the older version had and this one has not goes too. The functions of
--- segments stay, and are made again at the end.
+-- Functions are replaced as a whole: what the older version had and this one has not goes too. Those of segments are
+-- made again at the end; who changes them elsewhere holds the topic's lock.
 do $do$
 declare
     old record;
 begin
+    if to_regproc('trunkline.topic_lock') is not null then
+        perform trunkline.topic_lock(t.topic_id) from trunkline.topic t order by t.topic_id;
+    end if;
     for old in select p.oid::regprocedure as signature from pg_catalog.pg_proc p
-        where p.pronamespace = 'trunkline'::regnamespace and p.proname !~ '^segment_[0-9]+_append$' loop
+        where p.pronamespace = 'trunkline'::regnamespace loop
         execute format('drop function %s', old.signature);
     end loop;
 end $do$;

@@ -1,6 +1,5 @@
 -- What segment_<id>_append leaves to be looked at closely: checks every argument, says what is wrong, moves the
--- partition to the open segment, registers the producer, finds a repeated sequence; then calls the function of the
--- open segment again.
+-- partition to the open segment, registers the producer, finds a repeated sequence; then writes the batch.
 -- A caller in REPEATABLE READ or SERIALIZABLE whose snapshot is older than the tip runs into a key that it cannot
 -- see; that becomes a serialization failure that says what to do.
 -- locks: the partition, until the transaction ends
@@ -16,18 +15,12 @@ as $$
 declare
     segment_id   integer;
     first_offset bigint;
-    answer       bigint[];
 begin
     perform trunkline.log_check_shape(record_count, keys, payloads, header_counts, header_names, header_values,
         producer_id, producer_epoch, sequence);
     perform trunkline.log_guard_commit();
     perform trunkline.lock_partition(partition_id);
     begin
-        if expected_partitions is not null and current_setting('transaction_isolation') <> 'read committed' then
-            -- An old snapshot does not see that partitions were added; locking the row does.
-            perform from trunkline.topic_partition p join trunkline.topic t using (topic_id)
-            where p.partition_id = log_append_closely.partition_id for share of t;
-        end if;
         segment_id := trunkline.partition_prepare(partition_id);
         if producer_id is not null then
             -- Before any other refusal: what is in the log already has its place, whatever was changed since.
@@ -39,12 +32,8 @@ begin
         end if;
         perform trunkline.log_check_limits(partition_id, expected_partitions, keys, payloads, header_counts,
             header_names, header_values);
-        execute format('select trunkline.%I($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, true)',
-                'segment_' || segment_id || '_append')
-            into answer
-            using partition_id, expected_partitions, record_count, keys, payloads, header_counts, header_names,
-                header_values, producer_id, producer_epoch, sequence;
-        return answer;
+        return trunkline.segment_write(segment_id, partition_id, record_count, keys, payloads, header_counts,
+            header_names, header_values, trunkline.producer_number(producer_id, partition_id, producer_epoch), sequence);
     exception when unique_violation or serialization_failure or undefined_table or undefined_function then
         if current_setting('transaction_isolation') = 'read committed' then
             raise;

@@ -17,7 +17,7 @@ begin
     elsif record_count is distinct from cardinality(payloads) then
         fault := format('the count says %s records, payloads hold %s', coalesce(record_count::text, 'null'),
             cardinality(payloads));
-    elsif cardinality(keys) <> cardinality(payloads) or array_ndims(keys) <> 1 then
+    elsif cardinality(keys) <> cardinality(payloads) or array_ndims(keys) <> 1 or array_lower(keys, 1) <> 1 then
         fault := 'keys must be null or as many as payloads';
     elsif producer_id is not null and (producer_epoch >= 0 and sequence > 0) is not true then
         fault := 'a producer needs an epoch of at least 0 and a sequence of at least 1';

@@ -16,7 +16,7 @@ set search_path = pg_catalog, trunkline, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
-    stop      constant bigint := start + max_records;
+    stop      bigint;             -- the first offset that is not asked for
     place     record;
     following record;
     batch     trunkline.batch_row;
@@ -26,11 +26,13 @@ declare
     ended     boolean;            -- whether the segment goes no further
     single    bigint;             -- the size of a batch of one record with which a run may begin
     most      integer;            -- and how many records it may have
+    before    bigint;
     may_merge boolean := coalesce(merge_small, false);
 begin
     if max_records is null or max_records < 1 or bytes_max is null or bytes_max < 1 then
         raise exception 'max_records and bytes_max must be at least 1' using errcode = 'TL001';
     end if;
+    stop := least(start, 9223372036854775807 - max_records) + max_records;
     place := trunkline.log_place(topic_id, partition, start);
     loop
         reached := null;
@@ -49,8 +51,8 @@ begin
                      select x.first_offset from trunkline.%1$I x
                      where x.partition = $1 and x.first_offset <= $2 order by x.first_offset desc limit 1), $2)
                  order by b.first_offset', 'segment_' || place.segment_id) using partition, here, stop loop
-                if batch.first_offset <> reached then
-                    perform trunkline.log_raise_gap(place.segment_id, partition, reached);
+                if batch.first_offset <> reached or batch.first_offset > here then
+                    perform trunkline.log_raise_gap(place.segment_id, partition, coalesce(reached, here));
                 end if;
                 reached := batch.first_offset + batch.record_count;
                 if batch.record_count = 0 then
@@ -76,11 +78,11 @@ begin
             raise exception 'records of this transaction''s snapshot have been dropped by retention'
                 using errcode = '40001', hint = 'run the transaction again, or read in READ COMMITTED';
         end;
+        before := here;
         while single is not null loop
             most := least(stop - here, bytes / greatest(single * 4, 2048), 1024);
             batch := trunkline.segment_merge(place.segment_id, partition, here, most, greatest(single * 4, 2048));
-            may_merge := batch.record_count is not null;
-            exit when not may_merge;
+            exit when batch.record_count is null;
             return next batch;
             here := here + batch.record_count;
             bytes := bytes - batch.byte_count;
@@ -88,11 +90,17 @@ begin
         end loop;
         if here >= stop or bytes <= 0 then
             return;
-        end if;
-        continue when single is not null;
-        if coalesce(reached, place.first_offset) < here then
+        elsif single is not null then
+            -- Not tried again where nothing came of it: between other batches each attempt would cost a statement.
+            may_merge := here > before;
+            continue;
+        elsif coalesce(reached, place.first_offset) < here then
             perform trunkline.log_raise_outside(topic_id, partition, start);
         elsif not ended then
+            -- A partition that has moved on leaves a closing row, in the transaction that says so.
+            if place.next_first is not null then
+                perform trunkline.log_raise_gap(place.segment_id, partition, here);
+            end if;
             return;
         end if;
         following := trunkline.log_place(topic_id, partition, here);

@@ -16,7 +16,7 @@ create table trunkline.topic (
     incarnation       bigint not null,    -- a topic made again under its old name is another topic
     name              text collate "C" not null unique,
     partitions        integer not null check (partitions between 1 and 1024),
-    open_segment_id   integer not null,   -- where the next publish of each partition goes; changes by a roll only
+    open_segment_id   integer not null,   -- where the next publish of each partition goes
     created_at        timestamptz not null,
     retention_age_s   bigint  check (retention_age_s between 1 and 3155760000),
     retention_bytes   bigint  check (retention_bytes >= 0),
@@ -80,9 +80,6 @@ create table trunkline.producer (
     seen_at          timestamptz not null,
     unique (partition_id, producer_id, epoch)
 );
-
--- What one append to one partition answers.
-create type trunkline.appended as (first_offset bigint, full_segment_id integer);
 
 -- A batch as it is read, or a run of batches of one record: then append_times has one for each record, joined has the
 -- payloads one after the other and lengths how long each is, and what belongs to a single batch is null.

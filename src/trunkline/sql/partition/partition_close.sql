@@ -13,6 +13,9 @@ begin
     select sp.segment_id, sp.first_offset, sp.time_floor, sp.transaction_id, sp.transaction_count into strict old
     from trunkline.segment_partition sp
     where sp.partition_id = partition_close.partition_id order by sp.segment_id desc limit 1;
+    if to_regclass('trunkline.segment_' || old.segment_id) is null then
+        return;    -- Damaged; a topic can be deleted all the same.
+    end if;
     execute format(
         'select b.first_offset + b.record_count, b.append_time, b.transaction_id, b.transaction_count
          from trunkline.%I b where b.partition = $1 order by b.first_offset desc limit 1',

@@ -1,6 +1,7 @@
 -- Forgets producers that have not published for a day, at most `limit_count` in one call. Returns how many rows
 -- it looked at; call it again while that is limit_count.
--- A producer's newest batch may stand in a segment that is not sealed yet, so those are asked too.
+-- A producer that has a batch in a segment that is not sealed yet is kept: there its batches alone prove its sequence,
+-- and whether a newer epoch fences it off must be known as long.
 -- locks: the partitions concerned, in ascending order
 -- grants: admin
 create function trunkline.producer_expire(limit_count integer default 100) returns integer
@@ -10,7 +11,7 @@ as $$
 declare
     before  constant timestamptz := trunkline.clock_now() - interval '1 day';
     stale   record;
-    seen    timestamptz;
+    is_kept boolean;
     looked  integer := 0;
     open_id integer;
 begin
@@ -19,16 +20,16 @@ begin
         where r.seen_at < before order by r.partition_id limit limit_count loop
         perform trunkline.lock_partition(stale.partition_id);
         looked := looked + 1;
-        seen := null;
+        is_kept := false;
         for open_id in select s.segment_id from trunkline.segment s
             where s.topic_id = stale.topic_id and s.sealed_at is null and s.released_at is null
             order by s.segment_id desc loop
-            execute format('select b.append_time from trunkline.%I b where b.producer_no = $1
-                order by b.producer_sequence desc limit 1', 'segment_' || open_id) into seen using stale.producer_no;
-            exit when seen is not null;
+            execute format('select exists (select from trunkline.%I b where b.producer_no = $1)', 'segment_' || open_id)
+                into is_kept using stale.producer_no;
+            exit when is_kept;
         end loop;
-        if seen >= before then
-            update trunkline.producer r set seen_at = seen where r.producer_no = stale.producer_no;
+        if is_kept then
+            update trunkline.producer r set seen_at = trunkline.clock_now() where r.producer_no = stale.producer_no;
         else
             delete from trunkline.producer r where r.producer_no = stale.producer_no and r.seen_at < before;
         end if;

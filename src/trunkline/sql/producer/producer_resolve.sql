@@ -36,8 +36,8 @@ begin
                 hint = 'producers are forgotten a day after their last publish; start a new epoch at sequence 1';
         end if;
         insert into trunkline.producer (producer_no, partition_id, producer_id, epoch, first_segment_id, seen_at)
-        values (trunkline.producer_number(producer_id, partition_id, epoch), producer_resolve.partition_id, producer_resolve.producer_id, producer_resolve.epoch,
-            producer_resolve.segment_id, trunkline.clock_now());
+        values (trunkline.producer_number(producer_id, partition_id, epoch), producer_resolve.partition_id,
+            producer_resolve.producer_id, producer_resolve.epoch, producer_resolve.segment_id, trunkline.clock_now());
         return;
     end if;
 
@@ -58,7 +58,7 @@ begin
             into newest, first_offset, found_count using known.producer_no, sequence;
         known_last := greatest(known_last, newest);
     end loop;
-    if first_offset is null and sequence <> known_last + 1 then
+    if first_offset is null and sequence - 1 <> known_last then
         raise exception 'sequence % of producer % cannot follow %', sequence, producer_id, known_last
             using errcode = 'TL008',
             hint = case when sequence > known_last then 'a batch between them was lost'

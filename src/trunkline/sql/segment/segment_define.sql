@@ -1,13 +1,14 @@
 -- Makes, or makes again, the function through which batches enter one segment: segment_<id>_append. It is the hot
 -- path of publishing, and a function of its own so that its plans are cached, and so that what changes rarely (the
 -- topic's limits, the numbers of its partitions, whether a newer segment is open) stands in its text. Whoever
--- changes one of these makes it again; a call that has begun with the old text does no harm, because a partition that
--- has moved on, or whose topic is gone or routed anew, ends here with a closing row.
+-- changes one of these makes it again. A call may have begun with the old text: it may still honour a limit as it was,
+-- but it never writes where it must not, because a partition that has moved on, or whose topic is gone or routed anew,
+-- ends here with a closing row.
 --
--- It appends one batch to one partition if nothing is unusual, and leaves everything else (a newer segment, a new
--- producer, a repeated sequence, a limit that must be looked at closely, an error) to log_append_closely, which
--- calls it again with `checked`. So any segment's function may be called for a partition: one that is no longer
--- current is only slower. Arguments and promises are those of log_append, for one partition, by its id.
+-- It appends one batch to one partition if nothing is unusual, and leaves everything else (a newer segment, a first
+-- batch, a new producer, a repeated sequence, a limit that is passed, an error) to log_append_closely. So any segment's
+-- function may be called for a partition: one that is no longer current is only slower.
+-- Arguments and promises are those of log_append, for one partition, by its id.
 -- Returns the first offset, the segment to call next time, and 1 if that was seen to be full, else 0.
 -- grants: none
 create function trunkline.segment_define(segment_id integer) returns void
@@ -18,8 +19,8 @@ declare
     topic   record;
     grantee record;
 begin
-    select t.partitions, t.batch_records_max, least(t.record_bytes_max, t.batch_bytes_max) as bytes_max,
-        t.key_bytes_max, t.header_count_max, t.header_bytes_max, t.segment_bytes,
+    select t.partitions, t.batch_records_max, t.record_bytes_max, t.batch_bytes_max, t.key_bytes_max,
+        t.header_count_max, t.header_bytes_max, t.segment_bytes,
         not exists (select from trunkline.segment n
             where n.topic_id = s.topic_id and n.segment_id > s.segment_id) as is_open,
         array(select p.partition_id from trunkline.topic_partition p
@@ -31,7 +32,7 @@ begin
 create or replace function trunkline.%1$I(
     partition_id integer, expected_partitions integer, record_count integer,
     keys bytea[], payloads bytea[], header_counts integer[], header_names text[], header_values bytea[],
-    producer_id uuid, producer_epoch integer, sequence integer, checked boolean default false)
+    producer_id uuid, producer_epoch integer, sequence integer)
 returns bigint[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, trunkline, pg_temp
@@ -44,16 +45,18 @@ declare
     follows  boolean;
 begin
     -- Few and large expressions: each costs a little in every transaction.
-    if not checked and (%5$L and place is not null
-        and record_count = cardinality(payloads) and array_ndims(payloads) = 1
-        and array_position(payloads, null) is null and (keys is null or cardinality(keys) = record_count)
+    if (%5$L and place is not null
+        and record_count = cardinality(payloads) and array_ndims(payloads) = 1 and array_lower(payloads, 1) = 1
+        and array_position(payloads, null) is null
+        and (keys is null or (cardinality(keys) = record_count and array_ndims(keys) = 1 and array_lower(keys, 1) = 1))
         and (producer_id is null or (producer_epoch >= 0 and sequence > 0))
         and (header_counts is not null or (header_names is null and header_values is null))
         and (expected_partitions is null or expected_partitions = %6$s)
-        and record_count <= %7$s and pg_column_size(payloads) <= %8$s
-        and (keys is null or pg_column_size(keys) <= %9$s)
+        and record_count <= %7$s
+        and (pg_column_size(payloads) <= least(%8$s, %9$s) or trunkline.bytes_fit(payloads, %8$s, %9$s))
+        and (keys is null or pg_column_size(keys) <= %10$s or trunkline.bytes_fit(keys, %10$s))
         and (header_counts is null or trunkline.headers_fit(
-            record_count, header_counts, header_names, header_values, %10$s, %11$s))
+            record_count, header_counts, header_names, header_values, %11$s, %12$s))
         and current_setting('transaction_isolation') = 'read committed'
         and current_setting('synchronous_commit') <> 'off'
         and current_setting('max_prepared_transactions') = '0') is not true then
@@ -66,28 +69,22 @@ begin
 
     -- In a later statement than the lock, so that its snapshot has what the last holder committed.
     select b.first_offset + b.record_count as next_offset, b.append_time, b.transaction_id, b.transaction_count,
-        b.producer_no, b.producer_sequence, b.record_count = 0 as is_closed
+        b.producer_no, b.producer_sequence, b.record_count > 0 as is_open
     into tip from trunkline.%2$I b
     where b.partition = place order by b.first_offset desc limit 1;
-    if not checked then
-        follows := tip.is_closed = false and (producer is null
-            or (tip.producer_no = producer and tip.producer_sequence + 1 = sequence));
-        if follows is not true and tip.is_closed = false and tip.producer_no is distinct from producer then
-            -- Somebody else wrote last. Where no newer epoch of this producer has, its own last batch counts.
-            select b.producer_sequence + 1 = sequence and not exists (
-                select from trunkline.producer r where r.partition_id = %1$I.partition_id
-                    and r.producer_id = %1$I.producer_id and r.epoch > %1$I.producer_epoch)
-            into follows from trunkline.%2$I b
-            where b.producer_no = producer order by b.producer_sequence desc limit 1;
-        end if;
-        if follows is not true then
-            return trunkline.log_append_closely(partition_id, expected_partitions, record_count, keys, payloads,
-                header_counts, header_names, header_values, producer_id, producer_epoch, sequence);
-        end if;
-    elsif tip.next_offset is null then
-        select sp.first_offset as next_offset, sp.time_floor as append_time, sp.transaction_id, sp.transaction_count
-        into strict tip from trunkline.segment_partition sp
-        where sp.partition_id = %1$I.partition_id and sp.segment_id = %3$s;
+    follows := tip.is_open and (producer is null
+        or (tip.producer_no = producer and tip.producer_sequence = sequence - 1));
+    if follows is not true and tip.is_open and tip.producer_no is distinct from producer then
+        -- Somebody else wrote last. Where no newer epoch of this producer has, its own last batch counts.
+        select b.producer_sequence = sequence - 1 and not exists (
+            select from trunkline.producer r where r.partition_id = %1$I.partition_id
+                and r.producer_id = %1$I.producer_id and r.epoch > %1$I.producer_epoch)
+        into follows from trunkline.%2$I b
+        where b.producer_no = producer order by b.producer_sequence desc limit 1;
+    end if;
+    if follows is not true then
+        return trunkline.log_append_closely(partition_id, expected_partitions, record_count, keys, payloads,
+            header_counts, header_names, header_values, producer_id, producer_epoch, sequence);
     end if;
 
     insert into trunkline.%2$I (first_offset, append_time, batch_id, transaction_id, partition, record_count,
@@ -103,12 +100,12 @@ begin
         producer, sequence,
         %1$I.keys, %1$I.payloads, %1$I.header_counts, %1$I.header_names, %1$I.header_values);
     -- Looking at files costs more than a small publish: by chance, about 64 times while a segment fills.
-    return array[tip.next_offset, %3$s, (random() * %12$s < pg_column_size(payloads)::bigint * 64
+    return array[tip.next_offset, %3$s, (random() * %13$s < pg_column_size(payloads)::bigint * 64
         and trunkline.segment_is_full(%3$s))::integer];
 end $body$
 $function$, name, 'segment_' || segment_id, segment_id, topic.partition_ids, topic.is_open, topic.partitions,
-        topic.batch_records_max, topic.bytes_max, topic.key_bytes_max, topic.header_count_max,
-        topic.header_bytes_max, topic.segment_bytes);
+        topic.batch_records_max, topic.record_bytes_max, topic.batch_bytes_max, topic.key_bytes_max,
+        topic.header_count_max, topic.header_bytes_max, topic.segment_bytes);
     execute format('revoke all on function trunkline.%I from public', name);
     for grantee in select g.role_name from trunkline.grantee g where g.kind in ('producer', 'admin') loop
         execute format('grant execute on function trunkline.%I to %I', name, grantee.role_name);

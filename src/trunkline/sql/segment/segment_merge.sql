@@ -17,16 +17,16 @@ begin
     while most >= 64 loop
         execute format(
             'select count(*), bool_or(s.has_more), string_agg(s.payload, null), array_agg(octet_length(s.payload)),
-                 array_agg(s.append_time)
+                 array_agg(s.append_time), sum(s.byte_count)
              from (
-                 select b.first_offset, b.payloads[1] as payload, b.append_time,
+                 select b.first_offset, b.payloads[1] as payload, b.append_time, b.byte_count,
                      b.keys is not null or b.header_counts is not null as has_more
                  from trunkline.%I b
                  where b.partition = $1 and b.first_offset >= $2 and b.first_offset < $2 + $3
                      and b.record_count = 1 and b.byte_count <= $4
                  order by b.first_offset) s
              having max(s.first_offset) = $2 + count(*) - 1', name)
-            into merged.record_count, has_more, merged.joined, merged.lengths, merged.append_times
+            into merged.record_count, has_more, merged.joined, merged.lengths, merged.append_times, merged.byte_count
             using partition, at_offset, most, bytes_each;
         exit when merged.record_count is not null;
         execute format(
@@ -40,7 +40,6 @@ begin
     end if;
     merged.first_offset := at_offset;
     merged.append_time := merged.append_times[1];
-    merged.byte_count := octet_length(merged.joined);
     if has_more then
         execute format(
             'select case when count(b.keys) > 0 then array_agg(b.keys[1] order by b.first_offset) end,

@@ -1,0 +1,44 @@
+-- Writes a batch whose arguments have been checked, and whose partition is in the segment: the last step of
+-- log_append_closely. It has to do the same as the end of segment_<id>_append, which does it with cached plans.
+-- Returns what that returns.
+-- locks: none; the caller holds the partition's lock
+-- grants: none
+create function trunkline.segment_write(
+    segment_id integer, partition_id integer, record_count integer,
+    keys bytea[], payloads bytea[], header_counts integer[], header_names text[], header_values bytea[],
+    producer_no bigint, sequence integer)
+returns bigint[]
+language plpgsql volatile
+as $$
+declare
+    name constant text := 'segment_' || segment_id;
+    tip  record;
+    xid  constant bigint := pg_current_xact_id()::text::bigint;
+begin
+    select p.partition, sp.first_offset as next_offset, sp.time_floor as append_time, sp.transaction_id,
+        sp.transaction_count
+    into strict tip
+    from trunkline.topic_partition p join trunkline.segment_partition sp on sp.partition_id = p.partition_id
+    where p.partition_id = segment_write.partition_id and sp.segment_id = segment_write.segment_id;
+    execute format(
+        'select $1, coalesce(b.first_offset + b.record_count, $2), coalesce(b.append_time, $3),
+             coalesce(b.transaction_id, $4), coalesce(b.transaction_count, $5)
+         from (values (1)) one left join lateral (
+             select x.* from trunkline.%I x where x.partition = $1 order by x.first_offset desc limit 1) b on true', name)
+        into tip.partition, tip.next_offset, tip.append_time, tip.transaction_id, tip.transaction_count
+        using tip.partition, tip.next_offset, tip.append_time, tip.transaction_id, tip.transaction_count;
+    if tip.transaction_id is distinct from xid then
+        tip.transaction_count := 0;
+    end if;
+    execute format(
+        'insert into trunkline.%I (first_offset, append_time, batch_id, transaction_id, partition, record_count,
+             transaction_ordinal, transaction_count, byte_count, producer_no, producer_sequence,
+             keys, payloads, header_counts, header_names, header_values)
+         values ($1, greatest($2, trunkline.clock_now()), trunkline.random_bigint(), $3, $4, $5, $6, $6 + $5,
+             pg_column_size($10) + coalesce(pg_column_size($9), 0) + coalesce(pg_column_size($12), 0)
+                 + coalesce(pg_column_size($13), 0),
+             $7, $8, $9, $10, $11, $12, $13)', name)
+        using tip.next_offset, tip.append_time, xid, tip.partition, record_count, tip.transaction_count,
+            producer_no, sequence, keys, payloads, header_counts, header_names, header_values;
+    return array[tip.next_offset, segment_id, trunkline.segment_is_full(segment_id)::integer];
+end $$;
