@@ -88,7 +88,7 @@ begin
             bytes := bytes - batch.byte_count;
             exit when batch.record_count < most;
         end loop;
-        if here >= stop or bytes <= 0 then
+        if here > start and (here >= stop or bytes <= 0) then
             return;
         elsif single is not null then
             -- Not tried again where nothing came of it: between other batches each attempt would cost a statement.
