@@ -27,8 +27,9 @@ Row = tuple[Any, ...]
 SEGMENTS_KNOWN_MAX = 128
 _ALL_BINARY = [Format.BINARY] * len(protocol.APPEND_TYPES)
 _READ_BINARY = [Format.BINARY] * len(protocol.READ_TYPES)
-_CHUNK_ROWS = 5
-"""How many batches are taken at a time while a read is still coming in: few enough to stay in the processor's cache."""
+_CHUNK_BYTES = 400_000
+"""About how much is taken at a time while a read is still coming in: little enough to stay in the processor's cache."""
+_CHUNK_ROWS_MAX = 64
 
 
 class ServerConnection(Connection[Row]):
@@ -50,6 +51,7 @@ class ServerConnection(Connection[Row]):
     _answers: Cursor[Row]
     _ready_segments: set[int]
     _ready_to_read: bool = False
+    _chunk_rows: int = 8
 
     @classmethod
     def _connect_gen(cls, conninfo: str = "") -> PQGenConn[Self]:
@@ -125,10 +127,14 @@ class ServerConnection(Connection[Row]):
             packed = [pack(value) for pack, value in zip(protocol.READ_VALUES, values, strict=True)]
             self.pgconn.send_query_prepared(b"read", packed, _READ_BINARY, Format.BINARY)
             if capabilities.has_stream_chunked():
-                self.pgconn.set_chunked_rows_mode(_CHUNK_ROWS)
+                self.pgconn.set_chunked_rows_mode(self._chunk_rows)
             rows: list[Row] = self.wait(self._rows())
         except psycopg.Error as error:
             raise translate(error) from error
+        if rows:
+            # The next batches are likely as large as these; the last column is their size.
+            bytes_each = sum(row[-1] for row in rows) // len(rows)
+            self._chunk_rows = max(1, min(_CHUNK_ROWS_MAX, _CHUNK_BYTES // max(1, bytes_each)))
         return rows
 
     def _rows(self) -> PQGen[list[Row]]:
