@@ -36,6 +36,7 @@ NAMES = {
     "AsyncClientCursor": "ClientCursor",
     "AsyncConnection": "Connection",
     "AsyncConnectionPool": "ConnectionPool",
+    "AsyncConsumer": "Consumer",
     "AsyncContextManager": "ContextManager",
     "AsyncCopy": "Copy",
     "AsyncCursor": "Cursor",

@@ -18,9 +18,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trunkline import errors
     from trunkline.client.sync.client import Client
+    from trunkline.client.sync.consumer import Consumer
     from trunkline.records import (
         Batch,
+        CursorMove,
+        GroupDescription,
+        GroupMember,
+        GroupPartition,
+        GroupRecord,
+        GroupSummary,
         Message,
+        PartitionLag,
         PartitionRange,
         PinnedPosition,
         Position,
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
         Topic,
         TopicDescription,
     )
-    from trunkline.settings import ClientSettings, TopicSettings
+    from trunkline.settings import ClientSettings, ConsumerSettings, TopicSettings
 
 __version__ = "0.1.0"
 
@@ -38,7 +46,16 @@ __all__ = [
     "Batch",
     "Client",
     "ClientSettings",
+    "Consumer",
+    "ConsumerSettings",
+    "CursorMove",
+    "GroupDescription",
+    "GroupMember",
+    "GroupPartition",
+    "GroupRecord",
+    "GroupSummary",
     "Message",
+    "PartitionLag",
     "PartitionRange",
     "PinnedPosition",
     "Position",
@@ -54,8 +71,8 @@ __all__ = [
 
 
 # Names are looked up when they are first used: `trunkline --help` needs none of them, and the driver takes 0.3 s.
-_HOMES = {"Client": "trunkline.client.sync.client"} | dict.fromkeys(
-    ("ClientSettings", "TopicSettings"), "trunkline.settings"
+_HOMES = {"Client": "trunkline.client.sync.client", "Consumer": "trunkline.client.sync.consumer"} | dict.fromkeys(
+    ("ClientSettings", "ConsumerSettings", "TopicSettings"), "trunkline.settings"
 )
 
 

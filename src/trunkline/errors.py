@@ -14,6 +14,9 @@
     ├── KeyOrderAtRisk           TL010   adding partitions would send a key elsewhere
     ├── LogBroken                TL011   the log contradicts itself; never expected
     ├── RoutingStale             TL012   the partition count changed; route again      (retryable)
+    ├── Fenced                   TL013   a partition was lost to another member; nothing was written
+    ├── InUse                    TL014   two tasks use one consumer at the same time
+    ├── GroupActive              TL016   the group has living members
     ├── SchemaError
     │   ├── SchemaMissing        TL020   `trunkline db install` has not run here
     │   ├── SchemaOutdated       TL021   `trunkline db upgrade` is due
@@ -38,7 +41,7 @@ are SQLSTATEs (`raise … using errcode = 'TL002'`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 
@@ -107,6 +110,30 @@ class LogBroken(TrunklineError):
 class RoutingStale(TrunklineError):
     code = "TL012"
     retryable = True
+
+
+class Fenced(TrunklineError):
+    """Another member holds the partition now, or an administrator has moved the group: nothing was written.
+
+    ``partitions`` are those that were lost, as (topic, partition); ``cursor_ids`` are their numbers in the database.
+    """
+
+    code = "TL013"
+
+    def __init__(
+        self, message: str, *, partitions: Sequence[tuple[str, int]] = (), cursor_ids: Sequence[int] = ()
+    ) -> None:
+        super().__init__(message)
+        self.partitions = list(partitions)
+        self.cursor_ids = list(cursor_ids)
+
+
+class InUse(TrunklineError):
+    code = "TL014"
+
+
+class GroupActive(TrunklineError):
+    code = "TL016"
 
 
 class SchemaError(TrunklineError):

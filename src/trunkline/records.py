@@ -6,10 +6,10 @@ repeat a name. Ranges are half-open: ``start`` is the first offset, ``end`` the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import repeat
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -47,6 +47,19 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     append_time: datetime
 
 
+class GroupRecord(Record, frozen=True, gc=False):
+    """A record that an iterating consumer was given. It counts as handled once the next one is asked for."""
+
+    mark: Callable[[int], None]
+
+    def done(self) -> None:
+        """Count it as handled now, whatever becomes of the loop."""
+        self.mark(self.offset)
+
+    def __repr__(self) -> str:
+        return f"GroupRecord(topic={self.topic!r}, partition={self.partition}, offset={self.offset}, key={self.key!r})"
+
+
 class Batch(msgspec.Struct, frozen=True):
     """A batch of the log as columns, or a run of many batches of one record.
 
@@ -76,9 +89,31 @@ class Batch(msgspec.Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.payloads)
 
+    def cut(self, start: int, end: int) -> Batch:
+        """The records of ``[start, end)``, which must lie in it."""
+        if start == self.first_offset and end == self.end:
+            return self
+        piece = slice(start - self.first_offset, end - self.first_offset)
+        times = None if self.append_times is None else self.append_times[piece]
+        return msgspec.structs.replace(
+            self,
+            first_offset=start,
+            keys=None if self.keys is None else self.keys[piece],
+            payloads=self.payloads[piece],
+            headers=None if self.headers is None else self.headers[piece],
+            append_time=times[0] if times else self.append_time,
+            append_times=times,
+        )
+
     def __iter__(self) -> Iterator[Record]:
-        return map(
-            Record,
+        return map(Record, *self._fields())
+
+    def marked(self, mark: Callable[[int], None]) -> Iterator[GroupRecord]:
+        """As iterating, for a consumer that wants to know which ones are done."""
+        return map(GroupRecord, *self._fields(), repeat(mark))
+
+    def _fields(self) -> tuple[Iterable[Any], ...]:
+        return (
             repeat(self.topic),
             repeat(self.partition),
             range(self.first_offset, self.end),
@@ -130,6 +165,8 @@ class Topic(msgspec.Struct, frozen=True):
     key_bytes_max: int
     header_count_max: int
     header_bytes_max: int
+    retention_consumed: bool
+    notify_in_commit: bool
     partition_ids: tuple[int, ...]
 
 
@@ -161,3 +198,83 @@ class RetentionStep(msgspec.Struct, frozen=True):
     reason: str
     record_count: int = 0
     byte_count: int = 0
+
+
+class PartitionLag(msgspec.Struct, frozen=True):
+    """How far a group has come in a partition: ``cursor`` is the next offset it will read, ``end`` the log's."""
+
+    topic: str
+    partition: int
+    cursor: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        return self.end - self.cursor
+
+
+class GroupSummary(msgspec.Struct, frozen=True):
+    """A group at a glance. ``members`` counts those that are alive."""
+
+    name: str
+    topics: list[str]
+    members: int
+    partitions: int
+    lag: int
+    created_at: datetime
+
+
+class GroupPartition(msgspec.Struct, frozen=True):
+    """A group in one partition: where it stands, and who holds it (``member_id`` is None: nobody).
+
+    ``kind`` says how it came there: b begun, t taken, c committed, r released, s sought, m claimed for at most once.
+    """
+
+    topic: str
+    partition: int
+    cursor: int
+    start: int
+    end: int
+    epoch: int
+    member_id: int | None
+    member_name: str | None
+    is_alive: bool | None
+    moved_at: datetime
+    kind: str
+
+    @property
+    def lag(self) -> int:
+        return self.end - self.cursor
+
+
+class GroupMember(msgspec.Struct, frozen=True):
+    """A member of a group. ``by_session``: it is known to be alive by its session; otherwise by its heartbeats."""
+
+    member_id: int
+    name: str
+    topics: list[str]
+    joined_at: datetime
+    is_alive: bool
+    partitions: int
+    by_session: bool
+
+
+class GroupDescription(msgspec.Struct, frozen=True):
+    """A group with its partitions and members."""
+
+    name: str
+    partitions: list[GroupPartition]
+    members: list[GroupMember]
+
+    @property
+    def lag(self) -> int:
+        return sum(partition.lag for partition in self.partitions)
+
+
+class CursorMove(msgspec.Struct, frozen=True):
+    """What a seek does, or would do, in one partition."""
+
+    topic: str
+    partition: int
+    from_offset: int
+    to_offset: int

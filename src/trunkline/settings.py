@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -21,6 +21,10 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     A connection is replaced once it is ``connection_age_s`` old, as its server process remembers what it has seen.
     ``deadline_s`` bounds every call, retries included; ``lock_timeout_s`` one wait for a partition that somebody
     else is writing; ``statement_timeout_s`` one reply of the server, after which its connection is given up.
+
+    A process with consumers shows every ``heartbeat_s`` that it lives; the server gives its partitions to others once
+    it has been silent for ``session_timeout_s``. With ``doorbell`` its consumers are woken by publishers that ``ring``;
+    in any case they look for records every ``poll_max_s``.
     """
 
     connections_max: int = 4
@@ -37,6 +41,11 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     record_alone_bytes: int = 64 * 1024
     buffer_bytes_max: int = 64 * MIB
     read_bytes_max: int = 8 * MIB
+    heartbeat_s: float = 3.0
+    session_timeout_s: float = 10.0
+    poll_max_s: float = 1.0
+    doorbell: bool = True
+    ring: bool = True
     application_name: str = "trunkline"
 
     def __post_init__(self) -> None:
@@ -56,8 +65,13 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
                 "lock_timeout_s",
                 "retry_first_s",
                 "retry_max_s",
+                "heartbeat_s",
+                "session_timeout_s",
+                "poll_max_s",
             ),
         )
+        if self.session_timeout_s < 2 * self.heartbeat_s:
+            raise InvalidArgument("session_timeout_s must be at least twice heartbeat_s: a late beat is not a death")
         if self.batch_records_max > 10_000 or self.batch_bytes_max > 64 * MIB:
             raise InvalidArgument(
                 "a batch has at most 10,000 records and 64 MiB: lower batch_records_max or batch_bytes_max"
@@ -82,10 +96,42 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return cls(**found)
 
 
+SWITCHES = ("retention_consumed", "notify_in_commit")
+"""Settings of a topic that are on or off."""
+
+Delivery = Literal["at_most_once", "at_least_once", "exactly_once"]
+OnOutOfRange = Literal["error", "earliest", "latest"]
+
+
+class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one consumer behaves.
+
+    ``fetch_bytes_max`` is about how much it holds in memory beyond what it was asked for. While iterating, what was
+    handled is committed every ``commit_interval_s``. A consumer that does not come back for ``handler_timeout_s`` gives
+    its partitions up. ``on_out_of_range`` says what to do where retention has passed the group by.
+    """
+
+    fetch_bytes_max: int = MIB
+    commit_interval_s: float = 1.0
+    handler_timeout_s: float = 300.0
+    on_out_of_range: OnOutOfRange = "error"
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        _check_positive(self, ("fetch_bytes_max", "commit_interval_s", "handler_timeout_s"))
+        if self.on_out_of_range not in get_args(OnOutOfRange):
+            raise InvalidArgument(f"on_out_of_range must be error, earliest or latest, not {self.on_out_of_range!r}")
+        if not isinstance(self.name, str) or len(self.name) > 200 or "\0" in self.name:
+            raise InvalidArgument("a consumer's name is text of at most 200 characters, without NUL")
+
+
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a topic may be given when it is created or altered; what is left out keeps its value.
 
-    ``None`` takes a limit of retention away, and puts any other setting back to its default.
+    ``None`` takes a limit of retention away, and puts any other setting back to its default. With
+    ``retention_consumed`` records also go once every group has passed them, and the other limits of retention, of which
+    one must be set, are the cap. With ``notify_in_commit`` readers are woken by the commit itself, also of publishers
+    in plain SQL.
     """
 
     retention_age_s: int | msgspec.UnsetType | None = msgspec.UNSET
@@ -98,10 +144,15 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     key_bytes_max: int | msgspec.UnsetType | None = msgspec.UNSET
     header_count_max: int | msgspec.UnsetType | None = msgspec.UNSET
     header_bytes_max: int | msgspec.UnsetType | None = msgspec.UNSET
+    retention_consumed: bool | msgspec.UnsetType | None = msgspec.UNSET
+    notify_in_commit: bool | msgspec.UnsetType | None = msgspec.UNSET
 
     def __post_init__(self) -> None:
         for name, value in self.given().items():
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            if name in SWITCHES:
+                if value is not None and not isinstance(value, bool):
+                    raise InvalidArgument(f"{name} must be True, False or None, not {value!r}")
+            elif value is not None and (isinstance(value, bool) or not isinstance(value, int)):
                 raise InvalidArgument(f"{name} must be a whole number or None, not {value!r}")
 
     def given(self) -> dict[str, int | None]:

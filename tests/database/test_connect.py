@@ -133,16 +133,26 @@ print(os.waitstatus_to_exitcode(status), tl.publish("orders", b"y").offset)
     assert done.stdout.split() == ["7", "1"]
 
 
-def test_no_thread_runs_unless_one_was_asked_for(db_url: str) -> None:
-    before = threading.active_count()
+def test_every_thread_has_a_name_and_a_reason_and_ends_with_the_client(db_url: str) -> None:
+    before = {thread.name for thread in threading.enumerate()}
+
+    def running() -> set[str]:
+        return {thread.name for thread in threading.enumerate()} - before
+
     with trunkline.connect(db_url) as tl:
         tl.create_topic("orders")
+        assert running() == set()
         tl.publish("orders", b"x")
-        assert threading.active_count() == before
+        assert running() == {"trunkline-ringer"}
+        with tl.consumer("orders", group="billing", create=True):
+            assert running() == {"trunkline-ringer", "trunkline-watch"}
         hosted = tl.retention_host(interval_s=3600)
-        assert [thread.name for thread in threading.enumerate()][-1] == "trunkline-retention"
+        assert running() == {"trunkline-ringer", "trunkline-watch", "trunkline-retention"}
         hosted.close()
-    assert threading.active_count() == before
+    assert running() == set()
+    with trunkline.connect(db_url, settings=ClientSettings(ring=False)) as quiet:
+        quiet.publish("orders", b"x")
+        assert running() == set()
 
 
 def test_a_connection_that_was_killed_is_replaced(db_url: str, server: Server) -> None:

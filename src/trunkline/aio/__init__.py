@@ -11,9 +11,10 @@ from types import TracebackType
 from typing import Any
 
 from trunkline.client.aio.client import AsyncClient
+from trunkline.client.aio.consumer import AsyncConsumer
 from trunkline.settings import ClientSettings
 
-__all__ = ["AsyncClient", "connect"]
+__all__ = ["AsyncClient", "AsyncConsumer", "connect"]
 
 
 class _Connecting:

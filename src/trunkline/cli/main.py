@@ -6,12 +6,12 @@ import click
 
 from trunkline import __version__
 from trunkline.cli.bench import bench
+from trunkline.cli.command_line import CommandLine
 from trunkline.cli.consume import consume, get, tail
 from trunkline.cli.db import db
 from trunkline.cli.demo import demo
 from trunkline.cli.dev import dev
 from trunkline.cli.doctor import doctor
-from trunkline.cli.group import CommandLine
 from trunkline.cli.produce import produce
 from trunkline.cli.retention import retention
 from trunkline.cli.server import url_option

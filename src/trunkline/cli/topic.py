@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 PARTITIONS = click.IntRange(1, 1024)
 SET_HELP = (
     "A setting, repeatable: retention_age_s=7d, retention_bytes=10GiB, segment_bytes, segment_age_s, "
-    "record_bytes_max, … `none` takes a limit of retention away, or puts a default back."
+    "record_bytes_max, retention_consumed=on, notify_in_commit=on, … "
+    "`none` takes a limit of retention away, or puts a default back."
 )
 
 
@@ -128,6 +129,8 @@ def _settings(topic: Topic) -> list[tuple[str, object]]:
         value = getattr(topic, name)
         if value is None:
             return "none"
+        if isinstance(value, bool):
+            return "on" if value else "off"
         if name.endswith("_s"):
             return duration_text(value)
         return bytes_text(value) if "bytes" in name else str(value)

@@ -18,6 +18,9 @@ _SIZES = {
 }
 
 
+_SWITCHED = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
+
+
 def parse_bytes(text: str) -> int:
     """``500MB``, ``10GiB``, or a number of bytes."""
     found = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?) ?([A-Za-z]*)", text, re.ASCII)
@@ -48,10 +51,16 @@ def _whole(text: str, value: float) -> int:
     return int(value)
 
 
-def parse_setting(name: str, text: str) -> int | None:
-    """The value of a topic's setting: ``none``, a duration, a size or a number, as its name says."""
+def parse_setting(name: str, text: str) -> int | bool | None:
+    """The value of a topic's setting: ``none``, ``on`` or ``off``, a duration, a size or a number, as its name says."""
+    from trunkline.settings import SWITCHES
+
     if text.lower() == "none":
         return None
+    if name in SWITCHES:
+        if text.lower() not in _SWITCHED:
+            raise InvalidArgument(f"{name}: not a switch: {text!r}; write on or off")
+        return _SWITCHED[text.lower()]
     try:
         if name.endswith("_s"):
             return parse_seconds(text)
@@ -62,7 +71,7 @@ def parse_setting(name: str, text: str) -> int | None:
         raise InvalidArgument(f"{name}: {error}") from error
 
 
-def parse_settings(pairs: Iterable[tuple[str, str]]) -> dict[str, int | None]:
+def parse_settings(pairs: Iterable[tuple[str, str]]) -> dict[str, int | bool | None]:
     """The settings of a topic; one that does not exist is an error that names the nearest."""
     from trunkline.settings import TopicSettings
 

@@ -74,6 +74,8 @@ def _translate_ours(state: str, primary: str, error: psycopg.Error) -> Trunkline
         valid = _RANGE.match(error.diag.message_detail or "")
         if valid:
             return found(message, start=int(valid[1]), end=int(valid[2]))
+    if issubclass(found, errors.Fenced):
+        return found(message, cursor_ids=[int(number) for number in (error.diag.message_detail or "").split(",")])
     return found(message)
 
 

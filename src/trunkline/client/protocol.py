@@ -9,12 +9,12 @@ from __future__ import annotations
 from functools import lru_cache
 from struct import Struct
 
-from psycopg.sql import SQL, Identifier
+from psycopg.sql import SQL, Composed, Identifier
 
-CLIENT_PROTOCOL = 1
+CLIENT_PROTOCOL = 2
 """What this client speaks; the schema says in ``oldest_client`` what it still serves."""
 
-SCHEMA_VERSION_MIN = 1
+SCHEMA_VERSION_MIN = 2
 """The oldest schema that this client works with."""
 
 HELLO = "select * from trunkline.schema_hello(%s::int4)"
@@ -55,6 +55,50 @@ DROP = "select trunkline.segment_drop(%s::int4)"
 RETENTION_DUE = "select action, segment_id, topic_id from trunkline.retention_due(%s)"
 RETENTION_RELEASE = "select segment_id, reason, record_count, byte_count from trunkline.retention_release(%s::int4)"
 PRODUCER_EXPIRE = "select trunkline.producer_expire(%s::int4)"
+MORE = "select partition_id from trunkline.log_more(%s, %s)"
+RING = "select pg_notify(channel, payload) from unnest(%s::text[], %s::text[]) as ring(channel, payload)"
+RING_SESSION = "select set_config('synchronous_commit', 'off', false)"
+"""A ring is a hint: its commit need not be flushed."""
+
+GROUP_CREATE = "select trunkline.group_create(%s, %s::text[], %s, %s, %s)"
+GROUP_ENTER = "select trunkline.group_enter(%s, %s, %s, %s, %s, %s)"
+GROUP_BEGIN = "select trunkline.group_begin(%s::int4, %s::int4)"
+GROUP_VIEW = "select * from trunkline.group_view(%s::int4, %s::int4)"
+GROUP_TAKE = "select cursor_id, epoch, next_offset from trunkline.group_take(%s::int4, %s)"
+GROUP_RELEASE = "select trunkline.group_release(%s::int4, %s)"
+GROUP_COMMIT = "select trunkline.group_commit(%s::int4, %s, %s, %s, %s)"
+GROUP_MOVE = "select cursor_id, epoch from trunkline.group_move(%s::int4, %s, %s, %s)"
+GROUP_CLAIM = "select claimed_start, claimed_end from trunkline.group_claim(%s::int4, %s::int4, %s)"
+GROUP_CURSORS = "select cursor_id, topic_id, partition, next_offset from trunkline.group_cursors(%s::int4)"
+GROUP_SWEEP = "select trunkline.group_sweep()"
+GROUP_LIST = "select * from trunkline.group_list()"
+GROUP_DESCRIBE = "select * from trunkline.group_describe(%s)"
+GROUP_SEEK = "select partition, from_offset, to_offset from trunkline.group_seek(%s, %s, %s::int4, %s, %s, %s, %s, %s)"
+GROUP_DELETE = "select trunkline.group_delete(%s, %s)"
+MEMBER_SESSION = "select trunkline.member_session(%s::int4), set_config('idle_session_timeout', %s, false)"
+MEMBER_BEAT = "select trunkline.member_beat(%s::int4)"
+MEMBER_JOIN = "select trunkline.member_join(%s::int4, %s::int4, %s, %s, %s, %s)"
+MEMBER_LEAVE = "select trunkline.member_leave(%s, %s)"
+MEMBER_LIST = "select * from trunkline.member_list(%s)"
+TRANSACTION_LOCAL = "select set_config('idle_in_transaction_session_timeout', %s, true)"
+_LISTEN = SQL("listen {}")
+
+
+def listen(channel: str) -> Composed:
+    """LISTEN takes no parameters; channels are named by integer ids."""
+    return _LISTEN.format(Identifier(channel))
+
+
+def topic_channel(topic_id: int) -> str:
+    """Where a topic's records are announced; the payload names partitions, or none for any."""
+    return f"trunkline_t{topic_id}"
+
+
+def group_channel(group_id: int) -> str:
+    """Where a group's members announce that something has changed among them."""
+    return f"trunkline_g{group_id}"
+
+
 AFTER_RESTORE = "select trunkline.schema_after_restore()"
 SESSION = (
     "select set_config('default_transaction_isolation', 'read committed', false), "
@@ -62,7 +106,7 @@ SESSION = (
 )
 SESSION_LOCAL = "select set_config('lock_timeout', %s, true), set_config('timezone', 'UTC', true)"
 
-OLDEST_CLIENT = 1
+OLDEST_CLIENT = 2
 """The oldest client that the schema of this package serves."""
 
 INSTALL_LOCK = "select pg_advisory_xact_lock(1953656430, 1)"

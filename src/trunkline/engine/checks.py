@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import NamedTuple
 
 from trunkline.errors import InvalidArgument, TooLarge
 from trunkline.records import HeaderPairs, Headers, Key, Topic
@@ -25,6 +26,54 @@ def check_topic_name(name: object) -> str:
             "without a leading dash, dot or slash and without two dots in a row"
         )
     return name
+
+
+def check_group_name(name: object) -> str:
+    """A group's name: the rules are those of a topic's."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name:
+        raise InvalidArgument(
+            f"not a group name: {_shown(name)}; a name is 1 to 200 of A-Z a-z 0-9 . _ - /, "
+            "without a leading dash, dot or slash and without two dots in a row"
+        )
+    return name
+
+
+def check_topic_names(names: object) -> list[str]:
+    """One name, or several, each once."""
+    if isinstance(names, str):
+        return [check_topic_name(names)]
+    if isinstance(names, bytes) or not isinstance(names, Iterable):
+        raise InvalidArgument(f"a topic's name, or several, are needed, not {_shown(names)}")
+    checked = list(dict.fromkeys(check_topic_name(name) for name in names))
+    if not checked:
+        raise InvalidArgument("at least one topic is needed")
+    return checked
+
+
+class GroupStart(NamedTuple):
+    """Where a new group begins, as the server takes it."""
+
+    place: str
+    offset: int | None = None
+    time: datetime | None = None
+
+
+def check_start(start: object) -> GroupStart:
+    """Where a new group begins: ``earliest``, ``latest``, an offset or a time."""
+    if start in ("earliest", "latest"):
+        return GroupStart(str(start))
+    if isinstance(start, datetime):
+        return GroupStart("time", time=check_time("start", start))
+    if isinstance(start, int) and not isinstance(start, bool):
+        return GroupStart("offset", offset=check_whole("start", start, least=1))
+    raise InvalidArgument(f"start must be 'earliest', 'latest', an offset or a datetime, not {_shown(start)}")
+
+
+def check_seconds(name: str, value: object) -> float:
+    """A time to wait: any number from 0 on, but not for ever."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise InvalidArgument(f"{name} must be a number of seconds, 0 or more, not {_shown(value)}")
+    return float(value)
 
 
 def check_whole(name: str, value: object, *, least: int = 0, most: int = INT8_MAX) -> int:
@@ -123,13 +172,18 @@ def _shown(value: object) -> str:
 
 
 __all__ = [
+    "GroupStart",
     "Headers",
     "Key",
+    "check_group_name",
     "check_headers",
     "check_key",
     "check_limits",
     "check_payload",
+    "check_seconds",
+    "check_start",
     "check_time",
     "check_topic_name",
+    "check_topic_names",
     "check_whole",
 ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Self
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, IsolationLevel, capabilities
+from psycopg import AsyncConnection, AsyncCursor, IsolationLevel, Notify, capabilities
 from psycopg.abc import PQGen, PQGenConn
 from psycopg.adapt import Transformer
 from psycopg.generators import execute, fetch, send
@@ -51,6 +51,7 @@ class ServerConnection(AsyncConnection[Row]):
     _ready_segments: set[int]
     _ready_to_read: bool = False
     _chunk_rows: int = 8
+    _heard: Callable[[Notify], None] | None = None
 
     @classmethod
     def _connect_gen(cls, conninfo: str = "") -> PQGenConn[Self]:
@@ -132,7 +133,7 @@ class ServerConnection(AsyncConnection[Row]):
             raise translate(error) from error
         if rows:
             # The next batches are likely as large as these; the last column is their size.
-            bytes_each = sum(row[-1] for row in rows) // len(rows)
+            bytes_each = sum(row[-1] or 0 for row in rows) // len(rows)
             self._chunk_rows = max(1, min(_CHUNK_ROWS_MAX, _CHUNK_BYTES // max(1, bytes_each)))
         return rows
 
@@ -163,6 +164,26 @@ class ServerConnection(AsyncConnection[Row]):
             raise psycopg.errors.error_from_result(result)
         answered: PGresult = result
         return answered
+
+    async def listen(self, channel: str, heard: Callable[[Notify], None]) -> None:
+        """Hear what is announced on a channel; also while other statements run."""
+        if not self._heard:
+            self.add_notify_handler(heard)
+            self._heard = heard
+        try:
+            await self._answers.execute(protocol.listen(channel), prepare=False)
+        except psycopg.Error as error:
+            raise translate(error) from error
+
+    def take_notifies(self) -> None:
+        """Hand on what has arrived since the last statement; raises where the connection was lost."""
+        try:
+            self.pgconn.consume_input()
+            while (found := self.pgconn.notifies()) is not None:
+                if self._heard is not None:
+                    self._heard(Notify(found.relname.decode(), found.extra.decode(), found.be_pid))
+        except psycopg.Error as error:
+            raise translate(error) from error
 
     def is_worn(self, age_s: float) -> bool:
         """Whether it should be replaced: its server process keeps half a megabyte for each segment it has written."""

@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Literal
 
 from trunkline.client.aio.append import Appender
+from trunkline.client.aio.doorbell import Ringer
 from trunkline.client.aio.server import Server
 from trunkline.client.aio.shim import Mutex, Shield, Waiter
 from trunkline.client.aio.topics import Topics
@@ -55,7 +56,10 @@ class Entry:
 class Lane:
     """Publishes to one topic for one client. One commit at a time, in the order in which callers came."""
 
-    def __init__(self, topic_name: str, server: Server, topics: Topics, shield: Shield, appender: Appender) -> None:
+    def __init__(
+        self, topic_name: str, server: Server, topics: Topics, shield: Shield, appender: Appender, ringer: Ringer
+    ) -> None:
+        self._ringer = ringer
         self._topic_name = topic_name
         self._server = server
         self._topics = topics
@@ -196,6 +200,7 @@ class Lane:
             entry.waiter.give("done")
             start = end
         self._topics.moved_on(self._topic_name, answer.open_segment_id)
+        self._ringer.ring_topic(answer.topic_id, answer.partitions)
         if answer.is_full:
             self._full_segment_id = answer.open_segment_id
 

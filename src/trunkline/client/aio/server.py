@@ -30,6 +30,10 @@ class Server:
         """Call something that changes nothing: tried again after any failure that may pass."""
         return await self._ask(lambda connection: connection.call(statement, parameters))
 
+    async def repeat(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Call something that may be done twice without harm: tried again as ``ask``."""
+        return await self.ask(statement, parameters)
+
     async def read(self, values: Sequence[int]) -> list[Row]:
         """Read the log; tried again as ``ask``."""
         return await self._ask(lambda connection: connection.read(values))

@@ -15,7 +15,7 @@ from psycopg.waiting import wait_async as wait_for_socket
 
 T = TypeVar("T")
 
-__all__ = ["Mutex", "Service", "Shield", "Stop", "Waiter", "sleep", "wait_for_socket"]
+__all__ = ["Mutex", "Service", "Shield", "Stop", "Waiter", "Waker", "sleep", "wait_for_socket"]
 
 
 class Mutex:
@@ -72,6 +72,40 @@ def _time_out(future: asyncio.Future[None]) -> None:
         future.set_exception(TimeoutError())
 
 
+class Waker:
+    """Wakes one task that waits for a socket, for a time, or for nothing else. A wake that comes early is kept."""
+
+    def __init__(self) -> None:
+        self._woken = False
+        self._future: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        self._woken = True
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self, timeout_s: float | None, socket: int | None = None) -> None:
+        """Return when woken, when the socket can be read, or when the time is over."""
+        if not self._woken and (timeout_s is None or timeout_s > 0):
+            loop = asyncio.get_running_loop()
+            self._future = loop.create_future()
+            timer = None if timeout_s is None else loop.call_later(timeout_s, self.wake)
+            if socket is not None:
+                loop.add_reader(socket, self.wake)
+            try:
+                await self._future
+            finally:
+                self._future = None
+                if timer is not None:
+                    timer.cancel()
+                if socket is not None:
+                    loop.remove_reader(socket)
+        self._woken = False
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
 async def sleep(delay_s: float) -> None:
     await asyncio.sleep(delay_s)
 
@@ -120,12 +154,17 @@ class Stop:
 class Service:
     """A loop in the background that its owner starts, stops and waits for."""
 
-    def __init__(self, name: str, run: Callable[[Stop], Awaitable[None]]) -> None:
+    def __init__(
+        self, name: str, run: Callable[[Stop], Awaitable[None]], *, wake: Callable[[], None] | None = None
+    ) -> None:
         self._stop = Stop()
+        self._wake = wake
         self._task = asyncio.ensure_future(run(self._stop))
         self._task.set_name(name)
 
     async def close(self) -> None:
-        """Ask it to end, wait until it has; raises what it ended with."""
+        """Ask it to end, wait until it has; raises what it ended with. ``wake`` ends a wait that knows no stop."""
         self._stop.set()
+        if self._wake is not None:
+            self._wake()
         await self._task

@@ -8,7 +8,7 @@ connection that breaks costs another attempt with the same sequence numbers, nev
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count, repeat
 from struct import Struct
 from typing import Any
@@ -47,6 +47,8 @@ class Answer(msgspec.Struct, frozen=True):
     """What the server gave: a position for each record, in the order in which they came."""
 
     positions: list[Position]
+    topic_id: int
+    partitions: Iterable[int]
     open_segment_id: int
     is_full: bool
 
@@ -157,12 +159,13 @@ class Appender:
         if len(plan.routed) == 1:
             (partition,) = plan.routed
             positions = list(map(Position, repeat(name), repeat(partition), range(first, first + size)))
-            return Answer(positions, open_segment_id, is_full)
+            return Answer(positions, plan.topic.topic_id, plan.routed, open_segment_id, is_full)
         placed: list[Position | None] = [None] * size
         for offset, (partition, indexes) in zip(first, plan.routed.items(), strict=True):
             for ordinal, index in enumerate(indexes):
                 placed[index] = Position(name, partition, offset + ordinal)
-        return Answer([position for position in placed if position], open_segment_id, is_full)
+        known = [position for position in placed if position]
+        return Answer(known, plan.topic.topic_id, plan.routed, open_segment_id, is_full)
 
     def _failed(self, error: TrunklineError, attempt: int, *, in_doubt: bool) -> TrunklineError:
         """The error to try again after; or raises it, where another attempt would end no better."""

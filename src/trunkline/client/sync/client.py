@@ -6,10 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from types import TracebackType
+from typing import Literal
 from uuid import uuid4
 
 from trunkline.client import target
 from trunkline.client.sync.append import Appender
+from trunkline.client.sync.consumer import Consumer, Rooms, Wanted
+from trunkline.client.sync.doorbell import Ringer
+from trunkline.client.sync.groups import Groups
 from trunkline.client.sync.lane import Lane
 from trunkline.client.sync.pool import Pool
 from trunkline.client.sync.reader import Reader, Start
@@ -17,11 +21,15 @@ from trunkline.client.sync.retention import Retention
 from trunkline.client.sync.server import Server
 from trunkline.client.sync.shim import Service, Shield
 from trunkline.client.sync.topics import Topics
+from trunkline.client.sync.watch import Watch
 from trunkline.engine.batching import BatchLimits, split
 from trunkline.engine.checks import check_topic_name
 from trunkline.engine.packing import pack_many, pack_one
 from trunkline.records import (
     Batch,
+    CursorMove,
+    GroupDescription,
+    GroupSummary,
     Headers,
     Key,
     Message,
@@ -33,7 +41,7 @@ from trunkline.records import (
     Topic,
     TopicDescription,
 )
-from trunkline.settings import ClientSettings, TopicSettings
+from trunkline.settings import ClientSettings, ConsumerSettings, Delivery, TopicSettings
 
 
 class Client:
@@ -50,7 +58,10 @@ class Client:
         self._topics = Topics(self._server)
         self._reader = Reader(self._server, self._topics)
         self._retention = Retention(self._server)
+        self._groups = Groups(self._server)
         self._shield = Shield()
+        self._ringer = Ringer(url, settings)
+        self._watch = Watch(url, settings, self._server)
         self._lanes: dict[str, Lane] = {}
         self._limits = BatchLimits(settings.batch_records_max, settings.batch_bytes_max, settings.record_alone_bytes)
         self._producer_id = uuid4() if settings.idempotent else None
@@ -72,8 +83,11 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Wait for what is being published, then close every connection. Twice is fine."""
+        """Wait for what is being published, then close every connection. Its consumers end with it; close them first,
+        and they hand over at once. Twice is fine."""
         self._shield.drain()
+        self._watch.close()
+        self._ringer.close()
         self._pool.close()
 
     def __repr__(self) -> str:
@@ -97,7 +111,7 @@ class Client:
         """The topic with the state of its partitions and segments."""
         return self._topics.describe(name)
 
-    def alter_topic(self, name: str, **changes: int | None) -> Topic:
+    def alter_topic(self, name: str, **changes: int | bool | None) -> Topic:
         """Change settings by their names in TopicSettings."""
         return self._topics.alter(name, changes)
 
@@ -148,7 +162,9 @@ class Client:
         lane = self._lanes.get(topic)
         if lane is None:
             appender = Appender(topic, self._server, self._topics, self._producer_id)
-            lane = self._lanes.setdefault(topic, Lane(topic, self._server, self._topics, self._shield, appender))
+            lane = self._lanes.setdefault(
+                topic, Lane(topic, self._server, self._topics, self._shield, appender, self._ringer)
+            )
         return lane
 
     # -- reading --
@@ -210,6 +226,69 @@ class Client:
         """Prove that the log is the one the position was taken from; LogDiverged after a restore or a failover that
         lost records, NotFound where the topic was made again, OffsetOutOfRange where retention passed it."""
         self._reader.check(pinned)
+
+    # -- groups --
+
+    def consumer(
+        self,
+        topics: str | Iterable[str],
+        *,
+        group: str,
+        create: bool = False,
+        start: Literal["earliest", "latest"] | int | datetime = "earliest",
+        delivery: Delivery = "at_least_once",
+        settings: ConsumerSettings | None = None,
+    ) -> Consumer:
+        """A consumer of one topic or several, with a group. It joins when it is entered, or polls first.
+
+        A group that does not exist is NotFound, unless ``create``; then it begins at ``start``: ``earliest``,
+        ``latest``, an offset that every partition has, or a time.
+        """
+        wanted = Wanted.checked(topics, group, create=create, start=start, delivery=delivery)
+        rooms = Rooms(self._server, self._topics, self._watch, self._ringer, self._shield)
+        return Consumer(rooms, wanted, settings or ConsumerSettings())
+
+    def create_group(
+        self,
+        name: str,
+        topics: str | Iterable[str],
+        *,
+        start: Literal["earliest", "latest"] | int | datetime = "earliest",
+    ) -> None:
+        """Create a group that reads topics from ``start`` on. AlreadyExists where there is one of that name."""
+        self._groups.create(name, topics, start)
+
+    def groups(self) -> list[GroupSummary]:
+        """Every group, by name, with how far it is behind."""
+        return self._groups.all()
+
+    def describe_group(self, name: str) -> GroupDescription:
+        """A group with its partitions and members."""
+        return self._groups.describe(name)
+
+    def seek_group(
+        self,
+        name: str,
+        topic: str,
+        to: int | datetime | Literal["start", "end"] | None = None,
+        *,
+        like_group: str | None = None,
+        partition: int | None = None,
+        execute: bool = False,
+    ) -> list[CursorMove]:
+        """Move a group in a topic, or in one partition: to an offset, a time, the start, the end, or where another
+        group stands. Only with ``execute``; otherwise it says what would be done. Members lose what they have in
+        hand."""
+        return self._groups.seek(name, topic, to, like_group=like_group, partition=partition, execute=execute)
+
+    def delete_group(self, name: str, *, cut_off: bool = False) -> None:
+        """Delete a group. GroupActive while it has living members, unless they are to be cut off."""
+        self._groups.delete(name, cut_off=cut_off)
+
+    def ring(self, topic: str) -> None:
+        """Wake the readers of a topic, after publishing to it in SQL."""
+        known = self._topics.find(check_topic_name(topic))
+        self._ringer.ring_topic(known.topic_id, ())
 
     # -- retention --
 

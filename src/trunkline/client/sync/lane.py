@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Literal
 
 from trunkline.client.sync.append import Appender
+from trunkline.client.sync.doorbell import Ringer
 from trunkline.client.sync.server import Server
 from trunkline.client.sync.shim import Mutex, Shield, Waiter
 from trunkline.client.sync.topics import Topics
@@ -56,7 +57,10 @@ class Entry:
 class Lane:
     """Publishes to one topic for one client. One commit at a time, in the order in which callers came."""
 
-    def __init__(self, topic_name: str, server: Server, topics: Topics, shield: Shield, appender: Appender) -> None:
+    def __init__(
+        self, topic_name: str, server: Server, topics: Topics, shield: Shield, appender: Appender, ringer: Ringer
+    ) -> None:
+        self._ringer = ringer
         self._topic_name = topic_name
         self._server = server
         self._topics = topics
@@ -197,6 +201,7 @@ class Lane:
             entry.waiter.give("done")
             start = end
         self._topics.moved_on(self._topic_name, answer.open_segment_id)
+        self._ringer.ring_topic(answer.topic_id, answer.partitions)
         if answer.is_full:
             self._full_segment_id = answer.open_segment_id
 

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from itertools import accumulate, chain, islice, pairwise
 from typing import Any, Literal, TypeVar
 
 from trunkline.client import protocol
+from trunkline.client.sync.connection import Row
 from trunkline.client.sync.server import Server
 from trunkline.client.sync.topics import Topics
 from trunkline.engine.checks import INT4_MAX, check_time, check_topic_name, check_whole
@@ -132,7 +133,7 @@ class Reader:
                     if since is None and not isinstance(offset, str):
                         raise
                 else:
-                    return start, [_batch(topic.name, partition, row) for row in rows]
+                    return start, batches_of(topic.name, partition, rows)
 
         return self._of_partition(name, partition, ask)
 
@@ -148,6 +149,11 @@ class Reader:
         if isinstance(offset, str):
             raise InvalidArgument(f"offset must be a whole number, 'start' or 'end', not {offset!r}")
         return check_whole("offset", offset, least=-(2**63))
+
+
+def batches_of(topic: str, partition: int, rows: Iterable[Row]) -> list[Batch]:
+    """The batches that a read gave; not the row that says that more was left for the next one."""
+    return [_batch(topic, partition, row) for row in rows if row[1]]
 
 
 def _batch(topic: str, partition: int, row: tuple[Any, ...]) -> Batch:

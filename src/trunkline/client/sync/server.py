@@ -31,6 +31,10 @@ class Server:
         """Call something that changes nothing: tried again after any failure that may pass."""
         return self._ask(lambda connection: connection.call(statement, parameters))
 
+    def repeat(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Call something that may be done twice without harm: tried again as ``ask``."""
+        return self.ask(statement, parameters)
+
     def read(self, values: Sequence[int]) -> list[Row]:
         """Read the log; tried again as ``ask``."""
         return self._ask(lambda connection: connection.read(values))

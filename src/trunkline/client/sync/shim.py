@@ -5,16 +5,19 @@ Here callers are threads. Nothing runs in the background unless a Service was st
 
 from __future__ import annotations
 
+import math
+import select
 import threading
 import time
 from collections.abc import Callable
+from socket import socketpair
 from typing import Generic, TypeVar
 
 from psycopg.waiting import wait as wait_for_socket
 
 T = TypeVar("T")
 
-__all__ = ["Mutex", "Service", "Shield", "Stop", "Waiter", "sleep", "wait_for_socket"]
+__all__ = ["Mutex", "Service", "Shield", "Stop", "Waiter", "Waker", "sleep", "wait_for_socket"]
 
 Mutex = threading.Lock
 
@@ -47,6 +50,44 @@ class Waiter(Generic[T]):
         self._closed.release()
         assert self._value is not None
         return self._value
+
+
+class Waker:
+    """Wakes one thread that waits for a socket, for a time, or for nothing else. A wake that comes early is kept."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._woken = False
+        self._hear, self._call = socketpair()
+        self._poll = select.poll()
+        self._poll.register(self._hear, select.POLLIN)
+
+    def wake(self) -> None:
+        with self._mutex:
+            if not self._woken and self._call.fileno() >= 0:
+                self._call.send(b"!")
+            self._woken = True
+
+    def wait(self, timeout_s: float | None, socket: int | None = None) -> None:
+        """Return when woken, when the socket can be read, or when the time is over."""
+        if socket is not None:
+            self._poll.register(socket, select.POLLIN)
+        try:
+            # Rounded up: a wait that ends too early would be begun again at once.
+            self._poll.poll(None if timeout_s is None else math.ceil(max(0.0, timeout_s) * 1000))
+        finally:
+            if socket is not None:
+                self._poll.unregister(socket)
+        with self._mutex:
+            if self._woken:
+                self._hear.recv(1)
+            self._woken = False
+
+    def close(self) -> None:
+        """Give the pair of sockets back."""
+        with self._mutex:
+            self._hear.close()
+            self._call.close()
 
 
 def sleep(delay_s: float) -> None:
@@ -84,8 +125,9 @@ class Stop:
 class Service:
     """A loop in a thread that its owner starts, stops and joins."""
 
-    def __init__(self, name: str, run: Callable[[Stop], None]) -> None:
+    def __init__(self, name: str, run: Callable[[Stop], None], *, wake: Callable[[], None] | None = None) -> None:
         self._stop = Stop()
+        self._wake = wake
         self._failure: BaseException | None = None
         self._run = run
         self._thread = threading.Thread(target=self._guard, name=name, daemon=True)
@@ -98,8 +140,10 @@ class Service:
             self._failure = error
 
     def close(self) -> None:
-        """Ask it to end, wait until it has; raises what it ended with."""
+        """Ask it to end, wait until it has; raises what it ended with. ``wake`` ends a wait that knows no stop."""
         self._stop.set()
+        if self._wake is not None:
+            self._wake()
         self._thread.join()
         if self._failure is not None:
             raise self._failure

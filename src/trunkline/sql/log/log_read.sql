@@ -2,7 +2,8 @@
 -- max_records or bytes_max is reached. A batch that would pass bytes_max is left for the next call; the first one
 -- comes always.
 -- With merge_small, a run of many batches of one record comes as one row: first_offset and record_count are of the run,
--- append_times, joined and lengths have the records' times and payloads, and what belongs to one batch alone is null.
+-- append_times, joined and lengths have the records' times and payloads, and what belongs to one batch alone is null;
+-- and where a batch was left for the next call, a last row without records says so.
 -- Returns no row where start is the end of the log. Writes nothing, and takes no lock that a publisher needs.
 -- errors: TL001 TL002, TL005 outside the log (detail: the valid range, "[start, end)"), TL011, 40001 where a
 --     REPEATABLE READ snapshot is older than a drop
@@ -59,6 +60,12 @@ begin
                     ended := true;
                 elsif reached > here then
                     if here > start and batch.byte_count > bytes then
+                        if merge_small then
+                            batch := null;
+                            batch.first_offset := here;
+                            batch.record_count := 0;
+                            return next batch;
+                        end if;
                         return;
                     elsif may_merge and batch.record_count = 1 and batch.byte_count < 2048 then
                         single := batch.byte_count;

@@ -1,5 +1,7 @@
 -- Moves the log start of a topic past the sealed segments that its retention no longer keeps: those whose newest
--- record is older than retention_age_s, and the oldest ones while all of them together are over retention_bytes.
+-- record is older than retention_age_s, the oldest ones while all of them together are over retention_bytes, and, with
+-- retention_consumed, those that every group of the topic has passed. Age and bytes wait for nobody; consumption waits for
+-- a first group.
 -- A segment goes only after every older one. Returns what was released; drop each with segment_drop after this
 -- transaction has committed.
 -- locks: the topic
@@ -16,7 +18,7 @@ declare
     total   bigint;
 begin
     perform trunkline.topic_lock(topic_id);
-    select t.retention_age_s, t.retention_bytes into topic
+    select t.retention_age_s, t.retention_bytes, t.retention_consumed into topic
     from trunkline.topic t where t.topic_id = retention_release.topic_id;
     if not found then
         return;
@@ -30,7 +32,8 @@ begin
         reason := case
             when coalesce(segment.last_append_time, segment.sealed_at)
                 < trunkline.clock_now() - topic.retention_age_s * interval '1 second' then 'age'
-            when total > topic.retention_bytes then 'bytes' end;
+            when total > topic.retention_bytes then 'bytes'
+            when topic.retention_consumed and trunkline.segment_is_consumed(segment.segment_id) then 'consumed' end;
         exit when reason is null;
         segment_id := segment.segment_id;
         byte_count := segment.byte_count;

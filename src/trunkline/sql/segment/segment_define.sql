@@ -1,6 +1,6 @@
 -- Makes, or makes again, the function through which batches enter one segment: segment_<id>_append. It is the hot
 -- path of publishing, and a function of its own so that its plans are cached, and so that what changes rarely (the
--- topic's limits, the numbers of its partitions, whether a newer segment is open) stands in its text. Whoever
+-- topic's limits, the numbers of its partitions, whether a newer segment is open, whether it rings) stands in its text. Whoever
 -- changes one of these makes it again. A call may have begun with the old text: it may still honour a limit as it was,
 -- but it never writes where it must not, because a partition that has moved on, or whose topic is gone or routed anew,
 -- ends here with a closing row.
@@ -21,6 +21,8 @@ declare
 begin
     select t.partitions, t.batch_records_max, t.record_bytes_max, t.batch_bytes_max, t.key_bytes_max,
         t.header_count_max, t.header_bytes_max, t.segment_bytes,
+        case when t.notify_in_commit
+            then format('perform pg_notify(''trunkline_t%s'', place::text);', t.topic_id) else '' end as ring,
         not exists (select from trunkline.segment n
             where n.topic_id = s.topic_id and n.segment_id > s.segment_id) as is_open,
         array(select p.partition_id from trunkline.topic_partition p
@@ -99,13 +101,14 @@ begin
             + coalesce(pg_column_size(%1$I.header_names), 0) + coalesce(pg_column_size(%1$I.header_values), 0),
         producer, sequence,
         %1$I.keys, %1$I.payloads, %1$I.header_counts, %1$I.header_names, %1$I.header_values);
+    %14$s
     -- Looking at files costs more than a small publish: by chance, about 64 times while a segment fills.
     return array[tip.next_offset, %3$s, (random() * %13$s < pg_column_size(payloads)::bigint * 64
         and trunkline.segment_is_full(%3$s))::integer];
 end $body$
 $function$, name, 'segment_' || segment_id, segment_id, topic.partition_ids, topic.is_open, topic.partitions,
         topic.batch_records_max, topic.record_bytes_max, topic.batch_bytes_max, topic.key_bytes_max,
-        topic.header_count_max, topic.header_bytes_max, topic.segment_bytes);
+        topic.header_count_max, topic.header_bytes_max, topic.segment_bytes, topic.ring);
     execute format('revoke all on function trunkline.%I from public', name);
     for grantee in select g.role_name from trunkline.grantee g where g.kind in ('producer', 'admin') loop
         execute format('grant execute on function trunkline.%I to %I', name, grantee.role_name);

@@ -11,7 +11,8 @@ declare
     value jsonb;
     known constant text[] := array['retention_age_s', 'retention_bytes', 'segment_bytes', 'segment_age_s',
         'record_bytes_max', 'batch_bytes_max', 'batch_records_max', 'key_bytes_max', 'header_count_max',
-        'header_bytes_max'];
+        'header_bytes_max', 'retention_consumed', 'notify_in_commit'];
+    switches constant text[] := array['retention_consumed', 'notify_in_commit'];
 begin
     if jsonb_typeof(settings) is distinct from 'object' then
         raise exception 'settings must be a JSON object' using errcode = 'TL001';
@@ -22,6 +23,12 @@ begin
                 hint = 'its settings are ' || array_to_string(known, ', ');
         elsif jsonb_typeof(value) = 'null' then
             execute format('update trunkline.topic set %I = default where topic_id = $1', name) using topic_id;
+        elsif name = any (switches) then
+            if jsonb_typeof(value) <> 'boolean' then
+                raise exception '% must be true or false, not %', name, left(value::text, 80) using errcode = 'TL001';
+            end if;
+            execute format('update trunkline.topic set %I = $2 where topic_id = $1', name)
+                using topic_id, value::boolean;
         elsif jsonb_typeof(value) <> 'number' or value::numeric <> trunc(value::numeric)
             or abs(value::numeric) > 9223372036854775807 then
             raise exception '% must be a whole number, not %', name, left(value::text, 80) using errcode = 'TL001';
@@ -36,4 +43,10 @@ begin
             end;
         end if;
     end loop;
+    perform from trunkline.topic t where t.topic_id = topic_apply_settings.topic_id and t.retention_consumed
+        and t.retention_age_s is null and t.retention_bytes is null;
+    if found then
+        raise exception 'retention_consumed needs retention_age_s or retention_bytes as well' using errcode = 'TL001',
+            hint = 'it is the cap that keeps a forgotten group from filling the disk';
+    end if;
 end $$;

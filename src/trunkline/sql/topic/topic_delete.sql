@@ -1,6 +1,6 @@
--- Deletes a topic. Its name is free at once; its tables are left released, for segment_drop.
--- Returns the ids of the segments to drop.
--- locks: the topic, then every partition in ascending order
+-- Deletes a topic, and what groups know of it. Its name is free at once; its tables are left released, for
+-- segment_drop. Returns the ids of the segments to drop.
+-- locks: the topic, then every partition in ascending order, then the cursors of its groups
 -- errors: TL001 TL002, 55P03
 -- grants: admin
 create function trunkline.topic_delete(topic text) returns integer[]
@@ -22,6 +22,9 @@ begin
     where s.topic_id = id and s.released_at is null;
     select coalesce(array_agg(s.segment_id order by s.segment_id), '{}') into dropped
     from trunkline.segment s where s.topic_id = id;
+    perform trunkline.group_forget(array(
+        select c.cursor_id from trunkline.group_cursor c join trunkline.topic_partition p using (partition_id)
+        where p.topic_id = id));
     delete from trunkline.topic t where t.topic_id = id;
     return dropped;
 end $$;

@@ -1,0 +1,156 @@
+"""Reading ahead for one consumer: from partitions that its member holds, or from ranges that it claims.
+
+A partition is read again only while it may have more: after it was taken, after a hint, and until a read comes back
+short. So a consumer at the end of the log asks nothing of the server.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Protocol
+
+from trunkline.client.aio.claims import Claims
+from trunkline.client.aio.member import Member
+from trunkline.client.aio.reader import batches_of
+from trunkline.client.aio.server import Server
+from trunkline.client.aio.watch import Seat
+from trunkline.engine.holdings import Holding
+from trunkline.errors import OffsetOutOfRange
+from trunkline.records import Batch
+from trunkline.settings import ConsumerSettings
+
+logger = logging.getLogger("trunkline")
+
+FETCH_RECORDS = 1_000
+"""Read at a time at least, however few are asked for."""
+
+
+class Source(Protocol):
+    """Where the records of a consumer come from."""
+
+    @property
+    def holdings(self) -> dict[int, Holding]: ...
+
+    async def fill(self, holding: Holding, records_max: int, bytes_max: int) -> None:
+        """Read from the end of what the holding has, about as much as asked for; note whether there may be more."""
+
+
+class Owned:
+    """Partitions that a member holds."""
+
+    def __init__(self, server: Server, member: Member, settings: ConsumerSettings) -> None:
+        self._server = server
+        self._member = member
+        self._settings = settings
+
+    @property
+    def holdings(self) -> dict[int, Holding]:
+        return self._member.holdings
+
+    async def fill(self, holding: Holding, records_max: int, bytes_max: int) -> None:
+        records_max = max(records_max, FETCH_RECORDS)
+        bytes_max = max(bytes_max, self._settings.fetch_bytes_max)
+        # Cleared before the read: a hint that comes meanwhile counts.
+        holding.may_have_more = False
+        try:
+            rows = await self._server.read(
+                [holding.topic_id, holding.partition, holding.fetched, records_max, bytes_max]
+            )
+        except OffsetOutOfRange as error:
+            holding.may_have_more = True
+            await self._go_on(holding, error)
+            return
+        except BaseException:
+            holding.may_have_more = True
+            raise
+        before = holding.fetched
+        holding.add(batches_of(holding.topic, holding.partition, rows))
+        if rows:
+            left = not rows[-1][1] or sum(row[-1] for row in rows) >= bytes_max
+            holding.may_have_more |= left or holding.fetched - before >= records_max
+
+    async def _go_on(self, holding: Holding, error: OffsetOutOfRange) -> None:
+        """The log has nothing at this place: retention has passed it, or it was never written."""
+        policy = self._settings.on_out_of_range
+        to = error.start if policy == "earliest" else error.end
+        if policy == "error" or to is None:
+            raise error
+        logger.warning("partition %d of %s goes on at offset %d: %s", holding.partition, holding.topic, to, error)
+        await self._member.seek(holding, to)
+
+
+class Shared:
+    """Ranges that are claimed from cursors which many readers share."""
+
+    def __init__(self, server: Server, claims: Claims) -> None:
+        self._server = server
+        self._claims = claims
+
+    @property
+    def holdings(self) -> dict[int, Holding]:
+        return self._claims.holdings
+
+    async def fill(self, holding: Holding, records_max: int, bytes_max: int) -> None:
+        """Claim no more than is asked for: what a reader dies with is gone."""
+        holding.may_have_more = False
+        try:
+            start, end = await self._claims.claim(holding, records_max)
+        except BaseException:
+            holding.may_have_more = True
+            raise
+        holding.may_have_more |= end - start == records_max
+        holding.rewind_claim(start)
+        while holding.fetched < end:
+            rows = await self._server.read(
+                [holding.topic_id, holding.partition, holding.fetched, end - holding.fetched, bytes_max]
+            )
+            read = batches_of(holding.topic, holding.partition, rows)
+            holding.add([batch.cut(batch.first_offset, min(batch.end, end)) for batch in read])
+
+
+class Fetcher:
+    """Hands out what a source has, partition by partition in turn."""
+
+    def __init__(self, source: Source, seat: Seat) -> None:
+        self._source = source
+        self._seat = seat
+        self._turn = 0
+
+    async def take(self, records_max: int, bytes_max: int, *, whole: bool) -> list[tuple[Holding, list[Batch]]]:
+        """Batches of each partition that has any, until a limit is reached; empty where there is nothing now."""
+        self._note_hints()
+        found: list[tuple[Holding, list[Batch]]] = []
+        for holding in self._in_turn():
+            if not holding.has_batches and holding.may_have_more:
+                await self._source.fill(holding, records_max, bytes_max)
+            batches = list(holding.take(records_max, bytes_max, whole=whole))
+            if batches:
+                found.append((holding, batches))
+                records_max -= sum(map(len, batches))
+                bytes_max -= sum(sum(map(len, batch.payloads)) for batch in batches)
+            if records_max <= 0 or bytes_max <= 0:
+                break
+        return found
+
+    def awaited(self) -> dict[int, int]:
+        """What to wait for: the next offset of each partition that may hand out more."""
+        return {holding.partition_id: holding.fetched for holding in self._source.holdings.values() if holding.may_give}
+
+    def _note_hints(self) -> None:
+        hints = self._seat.take_hints()
+        if hints:
+            for holding in self._source.holdings.values():
+                holding.may_have_more |= holding.partition_id in hints
+
+    def _in_turn(self) -> Iterator[Holding]:
+        """Those that may give something, another one first each time."""
+        able = [
+            holding
+            for holding in list(self._source.holdings.values())
+            if holding.may_give and (holding.has_batches or holding.may_have_more)
+        ]
+        self._turn += 1
+        first = self._turn % len(able) if able else 0
+        yield from able[first:]
+        yield from able[:first]

@@ -1,0 +1,391 @@
+"""One watch a client: it keeps the process alive in its groups, hears the doorbell, and polls for all its readers.
+
+On a direct connection it owns the listening session: that session's lock says that the process lives, its LISTEN
+hears rings, and the one statement it sends every ``heartbeat_s`` shows who else is there; none of them writes. Behind
+a pooler sessions are not ours, so there it adds a row for each heartbeat, and polls.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
+from typing import Any
+
+import msgspec
+from psycopg import Notify
+
+from trunkline.client import protocol
+from trunkline.client.aio.connection import Row, ServerConnection, open_connection
+from trunkline.client.aio.server import Server
+from trunkline.client.aio.shim import Mutex, Service, Stop, Waiter, Waker
+from trunkline.client.arrays import integer_array
+from trunkline.engine.backoff import backoff_s
+from trunkline.engine.views import GroupView
+from trunkline.errors import TrunklineError
+from trunkline.records import Topic
+from trunkline.settings import ClientSettings
+
+logger = logging.getLogger("trunkline")
+
+POLL_FIRST_S = 0.01
+SWEEP_INTERVAL_S = 60.0
+
+
+class Seat:
+    """What one reader shares with the watch: what it waits for, and what the watch has seen meanwhile.
+
+    ``hints`` are partitions, by their ids, that may have more; ``view`` is its group as it was seen last.
+    """
+
+    def __init__(self) -> None:
+        self.channels: dict[str, Sequence[int]] = {}
+        self.group_id: int | None = None
+        self.wrote = False
+        self._mutex = Mutex()
+        self._hints: set[int] = set()
+        self._view: GroupView | None = None
+        self._seen: GroupView | None = None
+        self._awaited: dict[int, int] = {}
+        self._waiter: Waiter[bool] | None = None
+        self._overdue: Callable[[], Sequence[Any] | None] | None = None
+
+    def give_up_by(self, overdue: Callable[[], Sequence[Any] | None]) -> None:
+        """Let the watch ask whether the reader has stayed away for too long, and which partitions to release then."""
+        self._overdue = overdue
+
+    def overdue(self) -> Sequence[Any] | None:
+        return self._overdue() if self._overdue is not None else None
+
+    @property
+    def has_news(self) -> bool:
+        return self._view is not None
+
+    def take_hints(self) -> set[int]:
+        with self._mutex:
+            hints, self._hints = self._hints, set()
+            return hints
+
+    def take_view(self) -> GroupView | None:
+        with self._mutex:
+            view, self._view = self._view, None
+            return view
+
+    async def wait(self, awaited: dict[int, int], timeout_s: float) -> None:
+        """Return at a hint, at a new view, or when the time is over. ``awaited``: partition to next offset."""
+        waiter: Waiter[bool] = Waiter()
+        with self._mutex:
+            if self._hints or self._view is not None:
+                return
+            self._waiter = waiter
+            self._awaited = awaited
+        try:
+            await waiter.wait(timeout_s)
+        except TimeoutError:
+            pass
+        finally:
+            with self._mutex:
+                self._waiter = None
+                self._awaited = {}
+
+    @property
+    def awaited(self) -> dict[int, int]:
+        return self._awaited
+
+    def hint(self, partition_ids: Iterable[int]) -> None:
+        with self._mutex:
+            self._hints.update(partition_ids)
+            self._wake()
+
+    def show(self, view: GroupView) -> None:
+        """Tell it how its group looks now, if it looks different."""
+        with self._mutex:
+            if view != self._seen:
+                self._seen = self._view = view
+                self._wake()
+
+    def show_again(self) -> None:
+        """Forget what was shown: the next view is news, whatever it says."""
+        with self._mutex:
+            self._seen = None
+
+    def nudge(self) -> None:
+        """End its wait."""
+        with self._mutex:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None:
+            self._waiter.give(True)
+
+
+class Session(msgspec.Struct, frozen=True):
+    """How the process is known to be alive: ``timeout_s`` is None where a session's lock says so."""
+
+    session_no: int
+    timeout_s: float | None
+
+
+class Watch:
+    """The watch of one client. Started by its first reader, closed with the client."""
+
+    def __init__(self, url: str, settings: ClientSettings, server: Server) -> None:
+        self._url = url
+        self._settings = settings
+        self._server = server
+        self._mutex = Mutex()
+        self._seats: list[Seat] = []
+        self._channels: set[str] = set()
+        self._listening: set[str] = set()
+        self._waker: Waker | None = None
+        self._service: Service | None = None
+        self._starting: Waiter[bool] | None = None
+        self._connection: ServerConnection | None = None
+        self._session_no: int | None = None
+        self._pooled = False
+        self._beat_due = 0.0
+        self._poll_due = 0.0
+        self._sweep_due = 0.0
+        self._idle_polls = 0
+
+    async def start(self) -> Session:
+        """Make sure that it runs, and that the process counts as alive; raises where the server cannot be reached."""
+        while True:
+            with self._mutex:
+                starting = self._starting
+                if self._service is None and starting is None:
+                    self._starting = starting = Waiter()
+                    break
+            if self._service is not None:
+                return self.session
+            assert starting is not None
+            await starting.wait(self._settings.deadline_s)
+        try:
+            await self._begin()
+            waker = self._waker = Waker()
+            self._service = Service("trunkline-watch", self._loop, wake=waker.wake)
+        finally:
+            with self._mutex:
+                self._starting = None
+            starting.give(True)
+        return self.session
+
+    @property
+    def session(self) -> Session:
+        assert self._session_no is not None
+        return Session(self._session_no, self._settings.session_timeout_s if self._pooled else None)
+
+    @property
+    def hears(self) -> bool:
+        """Whether rings arrive here."""
+        return self._connection is not None and self._settings.doorbell
+
+    def seat(self) -> Seat:
+        """A seat for a reader; it hears nothing yet."""
+        seat = Seat()
+        with self._mutex:
+            self._seats.append(seat)
+        return seat
+
+    def follow(self, seat: Seat, topic: Topic) -> None:
+        """Let the seat hear of a topic, with the partitions that it has now."""
+        channel = protocol.topic_channel(topic.topic_id)
+        with self._mutex:
+            seat.channels[channel] = topic.partition_ids
+            self._channels.add(channel)
+        self._wake()
+
+    def join_group(self, seat: Seat, group_id: int) -> None:
+        """Show this group to the seat, now and whenever it changes."""
+        with self._mutex:
+            seat.group_id = group_id
+            self._channels.add(protocol.group_channel(group_id))
+        seat.show_again()
+        self.look()
+
+    def leave(self, seat: Seat) -> None:
+        with self._mutex:
+            if seat in self._seats:
+                self._seats.remove(seat)
+
+    def look(self) -> None:
+        """Look at all groups as soon as possible."""
+        self._beat_due = 0.0
+        self._wake()
+
+    def poll_soon(self) -> None:
+        """A reader begins to wait. Where no ring will tell it of new records, the next poll comes soon."""
+        if not self.hears:
+            self._idle_polls = 0
+            self._poll_due = min(self._poll_due, monotonic() + POLL_FIRST_S)
+            self._wake()
+
+    async def close(self) -> None:
+        """End it, and with it the process's life in its groups. Twice is fine."""
+        with self._mutex:
+            service, self._service = self._service, None
+            seats = list(self._seats)
+        if service is not None:
+            await service.close()
+        for seat in seats:
+            seat.nudge()
+
+    def _wake(self) -> None:
+        if self._waker is not None:
+            self._waker.wake()
+
+    # -- the loop --
+
+    async def _loop(self, stop: Stop) -> None:
+        waker = self._waker
+        assert waker is not None
+        attempt = 0
+        try:
+            while not stop.is_set:
+                try:
+                    if self._connection is None and not self._pooled:
+                        await self._begin()
+                    await self._round(waker)
+                    attempt = 0
+                except TrunklineError as error:
+                    logger.warning("the watch lost the server, and tries again: %s", error)
+                    await self._disconnect()
+                    delay = backoff_s(
+                        attempt,
+                        first_s=self._settings.retry_first_s,
+                        max_s=self._settings.retry_max_s,
+                        chance=random.random(),
+                    )
+                    attempt += 1
+                    await stop.wait(delay)
+        finally:
+            await self._disconnect()
+            waker.close()
+
+    async def _begin(self) -> None:
+        """Open the listening session, or find that there can be none, and count as alive."""
+        self._server.pool.check_usable()
+        settings = msgspec.structs.replace(
+            self._settings, application_name=f"{self._settings.application_name} doorbell"
+        )
+        deadline = monotonic() + self._settings.connect_timeout_s
+        connection = await open_connection(self._url, settings, deadline)
+        self._listening = set()
+        self._pooled = connection.pooled
+        if self._pooled:
+            await connection.close()
+            await self._beat()
+        else:
+            self._connection = connection
+            timeout_ms = str(round(self._settings.session_timeout_s * 1000))
+            ((self._session_no, _),) = await self._call(protocol.MEMBER_SESSION, [self._session_no, timeout_ms])
+        # Whatever happened meanwhile was not heard.
+        self._beat_due = self._poll_due = 0.0
+
+    async def _round(self, waker: Waker) -> None:
+        await self._listen()
+        now = monotonic()
+        if now >= self._beat_due:
+            self._beat_due = now + self._settings.heartbeat_s
+            await self._heartbeat()
+        if now >= self._poll_due:
+            await self._poll()
+        if now >= self._sweep_due:
+            self._sweep_due = now + SWEEP_INTERVAL_S
+            await self._sweep()
+        connection = self._connection
+        if connection is not None:
+            connection.take_notifies()
+        pause_s = min(self._beat_due, self._poll_due, self._sweep_due) - monotonic()
+        await waker.wait(pause_s, None if connection is None else connection.pgconn.socket)
+        if connection is not None:
+            connection.take_notifies()
+
+    async def _listen(self) -> None:
+        if self._connection is None or not self._settings.doorbell:
+            return
+        for channel in sorted(self._channels - self._listening):
+            self._connection.deadline = monotonic() + self._settings.statement_timeout_s
+            await self._connection.listen(channel, self._hear)
+            self._listening.add(channel)
+            # What was published before is found by looking.
+            self._poll_due = self._beat_due = 0.0
+
+    async def _heartbeat(self) -> None:
+        """Show that the process lives, and every seat its group; release what overdue readers hold."""
+        if self._pooled:
+            await self._beat()
+        seats = list(self._seats)
+        for seat in seats:
+            overdue = seat.overdue()
+            if overdue is not None:
+                await self._call(protocol.GROUP_RELEASE, overdue)
+        views = {row[0]: GroupView.of(row) for row in await self._call(protocol.GROUP_VIEW, [self._session_no, None])}
+        for seat in seats:
+            if seat.group_id in views:
+                seat.show(views[seat.group_id])
+
+    async def _beat(self) -> None:
+        ((self._session_no,),) = await self._server.repeat(protocol.MEMBER_BEAT, [self._session_no])
+
+    async def _poll(self) -> None:
+        """Ask once for everything that the readers wait for, and let those go on that have more."""
+        awaited: dict[int, int] = {}
+        seats = [(seat, seat.awaited) for seat in list(self._seats)]
+        for _, wanted in seats:
+            for partition_id, offset in wanted.items():
+                awaited[partition_id] = min(offset, awaited.get(partition_id, offset))
+        found: set[int] = set()
+        if awaited:
+            parameters = [integer_array(list(awaited)), list(awaited.values())]
+            found = {partition_id for (partition_id,) in await self._call(protocol.MORE, parameters)}
+        for seat, wanted in seats:
+            if found & wanted.keys():
+                seat.hint(found & wanted.keys())
+        # Where rings arrive polling is only the net below, and need not hurry.
+        self._idle_polls = 0 if found else self._idle_polls + 1
+        attempt = 30 if self.hears else self._idle_polls
+        self._poll_due = monotonic() + backoff_s(
+            attempt, first_s=POLL_FIRST_S, max_s=self._settings.poll_max_s, chance=random.random()
+        )
+
+    async def _sweep(self) -> None:
+        """Clean up after readers that have moved cursors. Not in the listening session: the lock that it holds is free
+        to itself, and its members would look dead to it."""
+        wrote = [seat for seat in list(self._seats) if seat.wrote]
+        if wrote:
+            for seat in wrote:
+                seat.wrote = False
+            await self._server.change(protocol.GROUP_SWEEP)
+
+    def _hear(self, notify: Notify) -> None:
+        if notify.channel.startswith("trunkline_g"):
+            self._beat_due = 0.0
+            return
+        for seat in list(self._seats):
+            ids = seat.channels.get(notify.channel)
+            if ids is not None:
+                seat.hint(_rung(notify.payload, ids))
+
+    async def _call(self, statement: Any, parameters: Sequence[Any] = ()) -> list[Row]:
+        if self._connection is None:
+            return await self._server.ask(statement, parameters)
+        self._connection.deadline = monotonic() + self._settings.statement_timeout_s
+        try:
+            return await self._connection.call(statement, parameters)
+        finally:
+            self._connection.deadline = None
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
+def _rung(payload: str, partition_ids: Sequence[int]) -> Iterable[int]:
+    """The partitions that a ring names; all of them where it names none, or what we do not understand: it is a hint."""
+    named = payload.split(",")
+    if not all(number.isdecimal() for number in named):
+        return partition_ids
+    return [partition_ids[int(number)] for number in named if int(number) < len(partition_ids)]

@@ -1,0 +1,271 @@
+# Generated from src/trunkline/client/aio/member.py by tools/twins.py (make fix). Change the source, not this file.
+"""One member of a group: it holds partitions, gives up what others should have, takes what is free, commits.
+
+Every member looks at the group for itself and comes to the same plan (engine/assignment.py). It never takes what
+another living member holds: a partition is given back first, at the place that was committed, then taken. Whatever
+goes wrong in between, the epoch of the cursor decides who may commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+from trunkline.client import protocol
+from trunkline.client.arrays import integer_array
+from trunkline.client.sync.doorbell import Ringer
+from trunkline.client.sync.server import Server
+from trunkline.client.sync.topics import Topics
+from trunkline.client.sync.watch import Seat, Watch
+from trunkline.engine.assignment import balanced
+from trunkline.engine.holdings import Holding
+from trunkline.engine.views import GroupView, SeenCursor
+from trunkline.errors import Fenced, NotFound, OutcomeUnknown
+from trunkline.records import Topic
+
+logger = logging.getLogger("trunkline")
+
+
+class Member:
+    """A consumer's part in its group. Used by one task at a time."""
+
+    def __init__(self, server: Server, topics: Topics, watch: Watch, ringer: Ringer, name: str) -> None:
+        self._server = server
+        self._topics = topics
+        self._watch = watch
+        self._ringer = ringer
+        self._name = name
+        self._topics_read: dict[int, Topic] = {}
+        self.group_id = 0
+        self.member_id = 0
+        self.holdings: dict[int, Holding] = {}
+        self.lost: set[tuple[str, int]] = set()
+        self._paused: set[tuple[str, int]] = set()
+
+    # -- coming and going --
+
+    def join(self, group_id: int, topics: Sequence[Topic], seat: Seat) -> None:
+        """Become a member; from now on the seat is shown the group."""
+        self.group_id = group_id
+        self._seat = seat
+        self._topics_read = {topic.topic_id: topic for topic in topics}
+        self._join()
+
+    def _join(self) -> None:
+        session = self._watch.start()
+        topic_ids = integer_array(list(self._topics_read))
+        # The token makes it one membership, however often it is sent.
+        token = random.getrandbits(63)
+        parameters = [self.group_id, session.session_no, session.timeout_s, topic_ids, self._name, token]
+        ((self.member_id,),) = self._server.repeat(protocol.MEMBER_JOIN, parameters)
+        self._watch.join_group(self._seat, self.group_id)
+        self._ringer.ring_group(self.group_id)
+        self.settle(self._look())
+
+    def _look(self) -> GroupView:
+        """The group as it is now."""
+        session = self._watch.start()
+        rows = self._server.ask(protocol.GROUP_VIEW, [session.session_no, self.group_id])
+        if not rows:
+            raise NotFound("the group was deleted; create it again")
+        return GroupView.of(rows[0])
+
+    def leave(self) -> None:
+        """Give everything back, where it was committed, and go; the others need not wait."""
+        self._drop(list(self.holdings))
+        self._server.repeat(protocol.MEMBER_LEAVE, [integer_array([self.member_id]), False])
+        self._ringer.ring_group(self.group_id)
+
+    # -- balance --
+
+    def settle(self, view: GroupView) -> None:
+        """Make of the view what this member has to do: note what it lost, begin to give back, take what is free."""
+        done = False
+        try:
+            done = self._settle(view)
+        finally:
+            if not done:
+                # The next view is looked at again, even if it is the same.
+                self._seat.show_again()
+
+    def _settle(self, view: GroupView) -> bool:
+        """Whether everything was done that the view asks for."""
+        if self.member_id not in view.members:
+            view = self._look_again_or_join(view)
+        if not view.is_whole:
+            self._begin_added()
+        seen = {cursor.cursor_id: cursor for cursor in view.cursors}
+        self._drop([each for each, held in self.holdings.items() if each not in seen or seen[each].epoch > held.epoch])
+        owners = {cursor.cursor_id: cursor.owner for cursor in view.cursors if cursor.owner is not None}
+        owners |= dict.fromkeys(self.holdings, self.member_id)
+        target = balanced(view.members, {each: cursor.topic_id for each, cursor in seen.items()}, owners)
+        for cursor_id, holding in self.holdings.items():
+            stays = target.get(cursor_id) == self.member_id
+            holding.leaving_since = None if stays else holding.leaving_since or monotonic()
+        self.give_back()
+        mine = {cursor_id for cursor_id, member_id in target.items() if member_id == self.member_id}
+        taken = self._take(sorted(mine - owners.keys()), seen)
+        if view.dead:
+            self._server.repeat(protocol.MEMBER_LEAVE, [integer_array(view.dead), True])
+        return taken
+
+    def give_back(self) -> None:
+        """Release what is to leave, once nothing of it is in the application's hand, or it has been for too long."""
+        patience_s = self._server.settings.session_timeout_s
+        leaving = [
+            cursor_id
+            for cursor_id, holding in self.holdings.items()
+            if holding.leaving_since is not None
+            and (not holding.has_uncommitted or monotonic() - holding.leaving_since > patience_s)
+        ]
+        if leaving:
+            self._drop(leaving)
+            self._server.repeat(protocol.GROUP_RELEASE, [self.member_id, integer_array(leaving)])
+            self._ringer.ring_group(self.group_id)
+            self._look_again()
+
+    def _take(self, cursor_ids: Sequence[int], seen: Mapping[int, SeenCursor]) -> bool:
+        """Take what is free; False where somebody else was faster, or it is not free yet."""
+        if not cursor_ids:
+            return True
+        rows = self._server.repeat(protocol.GROUP_TAKE, [self.member_id, integer_array(cursor_ids)])
+        for cursor_id, epoch, next_offset in rows:
+            place = seen[cursor_id]
+            topic = self._topic(place.topic_id, place.partition)
+            holding = Holding(
+                cursor_id=cursor_id,
+                topic=topic.name,
+                topic_id=place.topic_id,
+                partition=place.partition,
+                partition_id=topic.partition_ids[place.partition],
+                epoch=epoch,
+                at=next_offset,
+            )
+            holding.is_paused = holding.place in self._paused
+            self.holdings[cursor_id] = holding
+        return len(rows) == len(cursor_ids)
+
+    def retake(self, cursor_ids: Sequence[int]) -> dict[int, int]:
+        """Take again what this member holds, which ends whatever an older epoch was still about to do; the offsets at
+        which the cursors stand."""
+        rows = self._server.repeat(protocol.GROUP_TAKE, [self.member_id, integer_array(sorted(cursor_ids))])
+        for cursor_id, epoch, _ in rows:
+            self.holdings[cursor_id].epoch = epoch
+        missing = set(cursor_ids) - {cursor_id for cursor_id, _, _ in rows}
+        if missing:
+            raise Fenced("another member has taken it", cursor_ids=sorted(missing))
+        return {cursor_id: next_offset for cursor_id, _, next_offset in rows}
+
+    def _look_again_or_join(self, view: GroupView) -> GroupView:
+        """A view without this member: it is older than the membership, or the others took it for dead and have removed
+        it. Then it begins anew."""
+        view = self._look()
+        if self.member_id not in view.members:
+            logger.warning("this member of group %d was taken for dead, and joins again", self.group_id)
+            self._drop(list(self.holdings))
+            self._join()
+            view = self._look()
+        return view
+
+    def _begin_added(self) -> None:
+        """Let the group read partitions that were added to its topics."""
+        for topic in list(self._topics_read.values()):
+            found = self._topics.look_up(topic.name)
+            if found.topic_id == topic.topic_id and found.partitions > topic.partitions:
+                self._topics_read[topic.topic_id] = found
+                self._watch.follow(self._seat, found)
+                self._server.repeat(protocol.GROUP_BEGIN, [self.group_id, topic.topic_id])
+        self._look_again()
+
+    def _topic(self, topic_id: int, partition: int) -> Topic:
+        topic = self._topics_read[topic_id]
+        if partition >= topic.partitions:
+            topic = self._topics_read[topic_id] = self._topics.look_up(topic.name)
+            self._watch.follow(self._seat, topic)
+        return topic
+
+    def _drop(self, cursor_ids: Sequence[int]) -> None:
+        """Hold these no longer. What the application still has of them cannot be committed."""
+        for cursor_id in cursor_ids:
+            holding = self.holdings.pop(cursor_id)
+            if holding.has_uncommitted:
+                self.lost.add(holding.place)
+
+    def _look_again(self) -> None:
+        self._seat.show_again()
+        self._watch.look()
+
+    # -- cursors --
+
+    def commit(self, moves: Sequence[tuple[Holding, int]]) -> None:
+        """Move cursors forward, all or none. Fenced where one of them is another's now; it is then no longer held."""
+        try:
+            self._server.repeat(protocol.GROUP_COMMIT, [self.member_id, *_columns(moves), None])
+        except Fenced as error:
+            raise self.fence(error) from error
+        self._seat.wrote = True
+        for holding, next_offset in moves:
+            holding.committed = max(holding.committed, next_offset)
+
+    def seek(self, holding: Holding, offset: int) -> None:
+        """Set a cursor that is held to another offset, and read on from there."""
+        at = holding.committed
+        try:
+            while at != offset:
+                at = self._move(holding, offset)
+        except Fenced as error:
+            raise self.fence(error) from error
+        self._seat.wrote = True
+        holding.committed = offset
+        holding.rewind(offset)
+
+    def _move(self, holding: Holding, offset: int) -> int:
+        """Where the cursor stands after one attempt to move it."""
+        try:
+            parameters = [self.member_id, *_columns([(holding, offset)])]
+            ((_, holding.epoch),) = self._server.change(protocol.GROUP_MOVE, parameters)
+        except OutcomeUnknown:
+            # Taking it again tells whether it was moved, and ends the attempt if it is still under way.
+            return self.retake([holding.cursor_id])[holding.cursor_id]
+        return offset
+
+    def commit_parameters(self, moves: Sequence[tuple[Holding, int]]) -> list[Any]:
+        """For a commit inside somebody's transaction: exactly from where the cursors stand."""
+        return [self.member_id, *_columns(moves), [holding.committed for holding, _ in moves]]
+
+    def fence(self, error: Fenced) -> Fenced:
+        """Hold what was lost no longer; the error, naming the partitions."""
+        cursor_ids = [each for each in error.cursor_ids if each in self.holdings]
+        places = [self.holdings[cursor_id].place for cursor_id in cursor_ids]
+        for cursor_id in cursor_ids:
+            del self.holdings[cursor_id]
+        self._look_again()
+        return Fenced(f"{_named(places)}: {error}", partitions=places, cursor_ids=error.cursor_ids)
+
+    def pause(self, places: Iterable[tuple[str, int]], *, is_paused: bool) -> None:
+        for place in places:
+            (self._paused.add if is_paused else self._paused.discard)(place)
+        for holding in self.holdings.values():
+            holding.is_paused = holding.place in self._paused
+
+    def check_lost(self) -> None:
+        """Raise Fenced, once, for what was lost while the application had something of it in hand."""
+        if self.lost:
+            places, self.lost = sorted(self.lost), set()
+            raise Fenced(
+                f"{_named(places)} went to another member before this was committed; nothing was written",
+                partitions=places,
+            )
+
+
+def _columns(moves: Sequence[tuple[Holding, int]]) -> list[Any]:
+    cursor_ids = integer_array([holding.cursor_id for holding, _ in moves])
+    epochs = integer_array([holding.epoch for holding, _ in moves])
+    return [cursor_ids, epochs, [next_offset for _, next_offset in moves]]
+
+
+def _named(places: Sequence[tuple[str, int]]) -> str:
+    return ", ".join(f"partition {partition} of {topic}" for topic, partition in places)

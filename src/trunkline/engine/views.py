@@ -1,0 +1,40 @@
+"""A group as one of its processes sees it at a moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class SeenCursor(msgspec.Struct, frozen=True):
+    """A cursor of the group; ``owner`` is the living member that holds it, None where it is free."""
+
+    cursor_id: int
+    topic_id: int
+    partition: int
+    epoch: int
+    owner: int | None
+
+
+class GroupView(msgspec.Struct, frozen=True):
+    """Who is alive and reads which topics, who is dead, and who holds what.
+
+    ``is_whole`` is False where a topic has partitions in which the group has no cursor yet.
+    """
+
+    group_id: int
+    members: dict[int, tuple[int, ...]]
+    dead: tuple[int, ...]
+    cursors: tuple[SeenCursor, ...]
+    is_whole: bool
+
+    @classmethod
+    def of(cls, row: tuple[Any, ...]) -> GroupView:
+        """From a row of group_view."""
+        group_id, member_ids, member_topics, dead, cursor_ids, topic_ids, partitions, epochs, owners, is_whole = row
+        members = {
+            member: tuple(map(int, topics.split(","))) for member, topics in zip(member_ids, member_topics, strict=True)
+        }
+        cursors = zip(cursor_ids, topic_ids, partitions, epochs, owners, strict=True)
+        return cls(group_id, members, tuple(dead), tuple(SeenCursor(*each) for each in cursors), is_whole)

@@ -1,0 +1,31 @@
+-- Makes a process a member of a group that reads topics; it holds nothing yet. timeout_s: how long it counts as alive
+-- after each beat; null for a process whose session holds its lock (member_session). The same token again is the same
+-- membership.
+-- errors: TL001, TL002 the group was deleted
+-- grants: consumer
+create function trunkline.member_join(
+    group_id integer, session_no integer, timeout_s double precision, topic_ids integer[], name text,
+    token bigint) returns integer
+language plpgsql volatile security definer
+set search_path = pg_catalog, trunkline, pg_temp
+as $$
+declare
+    new_id integer;
+begin
+    if (cardinality(topic_ids) >= 1 and session_no >= 1 and token is not null and (timeout_s is null or timeout_s > 0)) is not true then
+        raise exception 'a member reads at least one topic, and has a session' using errcode = 'TL001';
+    end if;
+    insert into trunkline.group_member as m (group_id, session_no, timeout_s, topic_ids, name, token, joined_at)
+    select g.group_id, member_join.session_no, member_join.timeout_s, member_join.topic_ids,
+        coalesce(left(member_join.name, 200), ''), member_join.token, trunkline.clock_now()
+    from trunkline.reader_group g where g.group_id = member_join.group_id
+    on conflict on constraint group_member_token_key do nothing
+    returning m.member_id into new_id;
+    if new_id is null then
+        select m.member_id into new_id from trunkline.group_member m where m.token = member_join.token;
+    end if;
+    if new_id is null then
+        raise exception 'the group was deleted' using errcode = 'TL002', hint = 'create it again';
+    end if;
+    return new_id;
+end $$;

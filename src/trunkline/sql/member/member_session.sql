@@ -1,0 +1,22 @@
+-- Makes this session the one by which a process is known to be alive: it holds a lock on the process's number until it
+-- ends. Give the number again to go on with another session after one was lost; where the old session is still there,
+-- as after a network that swallowed everything, the process gets a new number, and its members go with it.
+-- Not through a pooler, where sessions are not the client's own: call member_beat there.
+-- locks: the process's number, for the session
+-- errors: none
+-- grants: consumer
+create function trunkline.member_session(session_no integer default null) returns integer
+language plpgsql volatile security definer
+set search_path = pg_catalog, trunkline, pg_temp
+as $$
+declare
+    no integer := coalesce(session_no, nextval('trunkline.member_session_no'));
+begin
+    while not pg_try_advisory_lock(trunkline.lock_class() + 3, no) loop
+        no := nextval('trunkline.member_session_no');
+    end loop;
+    if no <> session_no then
+        update trunkline.group_member m set session_no = no where m.session_no = member_session.session_no;
+    end if;
+    return no;
+end $$;
