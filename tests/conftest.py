@@ -11,6 +11,15 @@ from psycopg import sql
 
 from tests.conftest_acceptance import pytest_terminal_summary as pytest_terminal_summary
 from tests.conftest_async import pytest_pyfunc_call as pytest_pyfunc_call
+from tests.conftest_pooler import database_url as database_url
+from tests.conftest_pooler import direct_url as direct_url
+from tests.conftest_pooler import narrow_pooler as narrow_pooler
+from tests.conftest_pooler import pgbouncer_program as pgbouncer_program
+from tests.conftest_pooler import pooled_url as pooled_url
+from tests.conftest_pooler import pooler as pooler
+from tests.conftest_pooler import pytest_addoption as pytest_addoption
+from tests.conftest_pooler import pytest_collection_modifyitems as pytest_collection_modifyitems
+from tests.conftest_pooler import through_pooler as through_pooler
 from trunkline.client.install import install
 from trunkline.server import Server, start
 
@@ -42,7 +51,9 @@ def database_names() -> Iterator[str]:
 
 
 @pytest.fixture
-def make_database(server: Server, template: str, database_names: Iterator[str]) -> Iterator[Callable[[], str]]:
+def make_database(
+    server: Server, template: str, database_names: Iterator[str], database_url: Callable[[str], str]
+) -> Iterator[Callable[[], str]]:
     """Makes databases with the schema installed; gone after the test."""
     made: list[str] = []
 
@@ -52,7 +63,7 @@ def make_database(server: Server, template: str, database_names: Iterator[str]) 
             statement = sql.SQL("create database {} template {}")
             connection.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
         made.append(name)
-        return server.database_url(name)
+        return database_url(name)
 
     yield make
     with psycopg.connect(server.url, autocommit=True) as connection:

@@ -28,12 +28,14 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture(scope="session")
-def shared_url(server: Server, template: str, database_names: Iterator[str]) -> Iterator[str]:
+def shared_url(
+    server: Server, template: str, database_names: Iterator[str], database_url: Callable[[str], str]
+) -> Iterator[str]:
     name = next(database_names)
     with psycopg.connect(server.url, autocommit=True) as connection:
         statement = sql.SQL("create database {} template {}")
         connection.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
-        yield server.database_url(name)
+        yield database_url(name)
         connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 

@@ -49,11 +49,11 @@ def test_a_healthy_server_has_no_problem(run: Run, tl: Client) -> None:
     assert {level for level, _ in found} <= {"ok", "note"}
 
 
-def test_facts_are_those_of_the_server(run: Run, tl: Client, server: Server) -> None:
+def test_facts_are_those_of_the_server(run: Run, tl: Client, server: Server, through_pooler: bool) -> None:
     tl.create_topic("orders")
     known = facts(run)
     assert known["server"]["server_version"].startswith(server.version)
-    assert (known["server"]["fsync"], known["server"]["segments"], known["pooled"]) == (True, 1, False)
+    assert (known["server"]["fsync"], known["server"]["segments"], known["pooled"]) == (True, 1, through_pooler)
     (topic,) = known["retention"]
     assert (topic["topic"], topic["segments"], topic["segments_released"]) == ("orders", 1, 0)
     notes = [found["text"] for found in known["findings"] if found["level"] == "note"]
@@ -63,9 +63,9 @@ def test_facts_are_those_of_the_server(run: Run, tl: Client, server: Server) -> 
 def test_whoever_holds_a_snapshot_is_named(run: Run, db_url: str) -> None:
     with psycopg.connect(db_url, application_name="nightly report") as holder:
         holder.execute("set transaction isolation level repeatable read")
-        holder.execute("select 1 from pg_class limit 1")
+        ((pid,),) = holder.execute("select pg_backend_pid() from pg_class limit 1").fetchall()
         (found,) = facts(run)["snapshots"]
-        assert (found["pid"], found["application"]) == (holder.info.backend_pid, "nightly report")
+        assert (found["pid"], found["application"]) == (pid, "nightly report")
         assert (found["user_name"], found["state"]) == ("trunkline", "idle in transaction")
         assert datetime.fromisoformat(found["since"]) <= datetime.now(UTC)
     assert facts(run)["snapshots"] == []
@@ -74,10 +74,11 @@ def test_whoever_holds_a_snapshot_is_named(run: Run, db_url: str) -> None:
 def test_whoever_holds_or_awaits_a_partition_is_named(run: Run, tl: Client, db_url: str) -> None:
     tl.create_topic("orders", partitions=2)
     with psycopg.connect(db_url, application_name="stuck") as holder:
-        holder.execute("select trunkline.lock_partition(%s)", [tl.topic("orders").partition_ids[1]])
+        lock = "select pg_backend_pid(), trunkline.lock_partition(%s)"
+        ((pid, _),) = holder.execute(lock, [tl.topic("orders").partition_ids[1]]).fetchall()
         (held,) = facts(run)["locks"]
         assert (held["topic"], held["partition"], held["granted"]) == ("orders", 1, True)
-        assert (held["pid"], held["application"]) == (holder.info.backend_pid, "stuck")
+        assert (held["pid"], held["application"]) == (pid, "stuck")
     assert facts(run)["locks"] == []
 
 

@@ -175,6 +175,7 @@ def test_importing_does_no_work() -> None:
     assert done.stdout.split() == ["False", "False", "False"]
 
 
+@pytest.mark.direct("the sessions on the server are the pooler's, which keeps them")
 def test_a_connection_is_replaced_when_it_is_old(db_url: str) -> None:
     with trunkline.connect(db_url, settings=ClientSettings(connection_age_s=1e-9, connections_max=2)) as tl:
         tl.create_topic("orders")

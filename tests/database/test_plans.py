@@ -8,6 +8,7 @@ import pytest
 SCANS = "select seq_scan, idx_scan from pg_stat_xact_user_tables where relname = %s"
 
 
+@pytest.mark.direct("the plans that count are those of a session that has just begun")
 @pytest.mark.parametrize("known", ["nothing", "one row"])
 def test_a_plan_that_was_made_for_a_small_segment_is_good_for_a_large_one(db_url: str, known: str) -> None:
     """A plan is kept; one that was made when the table had a page would read all of it by and by."""

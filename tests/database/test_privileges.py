@@ -132,6 +132,7 @@ def test_nothing_is_executable_by_everybody_and_definers_fix_their_path(db_url: 
         assert {name for (name,) in open_definers} - granted == {"segment_1_append"}
 
 
+@pytest.mark.direct("the temporary tables would outlive the client that made them")
 def test_a_temporary_table_does_not_hijack_a_function(db_url: str, logins: dict[str, str]) -> None:
     with trunkline.connect(db_url) as tl:
         tl.create_topic("orders")

@@ -35,6 +35,9 @@ _BY_STATE: dict[str, type[TrunklineError]] = {
 _BY_WORDS: tuple[tuple[str, type[TrunklineError]], ...] = (
     ("password authentication failed", errors.PermissionDenied),
     ("no password supplied", errors.PermissionDenied),
+    ("SASL authentication failed", errors.PermissionDenied),  # PgBouncer's words, and the two below
+    ("no such user", errors.PermissionDenied),
+    ("no such database", errors.NotFound),
     ("is not permitted to log in", errors.PermissionDenied),
     ("no pg_hba.conf entry", errors.PermissionDenied),
     ("permission denied for database", errors.PermissionDenied),
@@ -83,7 +86,9 @@ def _translate_connection(error: psycopg.Error) -> TrunklineError:
     text = " ".join(str(error).split())
     found = next((cls for words, cls in _BY_WORDS if words in text), None)
     if found is None:
-        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        # InternalError is the driver's own for an answer that it did not expect: where a session ends behind a pooler,
+        # the server's farewell and the pooler's come as two answers to one BEGIN or COMMIT.
+        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError)
         found = errors.Unavailable if lost else errors.ServerError
     return found(_sentence(text, _NEXT_STEP.get(found)))
 

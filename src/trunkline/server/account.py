@@ -21,7 +21,6 @@ from pathlib import Path
 
 from trunkline.errors import EmbeddedServerError
 from trunkline.server import postmaster
-from trunkline.server.binaries import Binaries
 from trunkline.server.directory import DIRECTORY_VARIABLE, MODE_OF_ROOT, Directory
 
 ACCOUNTS = ("postgres", "nobody")
@@ -107,28 +106,28 @@ def _let_go(launcher: subprocess.Popen[str], program: str) -> int:
     return int(told)
 
 
-def choose(directory: Directory, binaries: Binaries) -> RunAs:
-    """Tried for real, with `postgres --version`; EmbeddedServerError says what to do where nothing works."""
+def choose(directory: Directory, program: str) -> RunAs:
+    """Tried for real, with `program --version`; EmbeddedServerError says what to do where nothing works."""
     if os.geteuid() != 0:
         return RunAs()
     if directory.pgdata.exists():
-        return _owner_of(directory, binaries)
+        return _owner_of(directory, program)
     for account in _accounts():
-        if _offer(directory, account) and _refusal(account, directory, binaries) is None:
+        if _offer(directory, account) and _refusal(account, directory, program) is None:
             return account
-    return _namespace(directory, binaries)
+    return _namespace(directory, program)
 
 
-def _owner_of(directory: Directory, binaries: Binaries) -> RunAs:
+def _owner_of(directory: Directory, program: str) -> RunAs:
     data = directory.pgdata.stat()
     if data.st_uid == 0:
-        return _namespace(directory, binaries)
+        return _namespace(directory, program)
     account = _account(data.st_uid, data.st_gid)
-    refusal = _refusal(account, directory, binaries)
+    refusal = _refusal(account, directory, program)
     if refusal is not None:
         raise EmbeddedServerError(
             f"the data in {directory.path} belongs to uid {data.st_uid}, which cannot run the server: "
-            f"{refusal}; let it reach {directory.path} and {binaries.directory}, or choose another "
+            f"{refusal}; let it reach {directory.path} and {Path(program).parent}, or choose another "
             f"{DIRECTORY_VARIABLE}"
         )
     return account
@@ -161,12 +160,12 @@ def _offer(directory: Directory, account: RunAs) -> bool:
     return True
 
 
-def _namespace(directory: Directory, binaries: Binaries) -> RunAs:
+def _namespace(directory: Directory, program: str) -> RunAs:
     uid, gid = _shown()
     run_as = RunAs(uid=uid, gid=gid, namespace=True)
     if directory.path.stat().st_mode & 0o777 == MODE_OF_ROOT:
         os.chown(directory.path, -1, os.getegid())
-    refusal = _refusal(run_as, directory, binaries)
+    refusal = _refusal(run_as, directory, program)
     if refusal is not None:
         raise EmbeddedServerError(
             f"PostgreSQL does not run as root, and here {refusal}; run as an ordinary user, or set "
@@ -185,8 +184,8 @@ def _shown() -> tuple[int, int]:
     return UID_WITHOUT_NAME, UID_WITHOUT_NAME
 
 
-def _refusal(run_as: RunAs, directory: Directory, binaries: Binaries) -> str | None:
-    result = run_as.run([binaries.program("postgres"), "--version"], directory)
+def _refusal(run_as: RunAs, directory: Directory, program: str) -> str | None:
+    result = run_as.run([program, "--version"], directory)
     return None if result.returncode == 0 else last_line(result.stderr)
 
 

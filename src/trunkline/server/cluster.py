@@ -28,7 +28,7 @@ COMPLAINTS = ("FATAL:", "PANIC:", "configuration parameter", "for parameter", PO
 def start(directory: Directory, remembered: State, binaries: Binaries) -> State:
     """Starts the server, on the port it had if that is free; makes the data if there is none."""
     directory.sweep()
-    run_as = account.choose(directory, binaries)
+    run_as = account.choose(directory, binaries.program("postgres"))
     if not directory.pgdata.exists():
         _initialise(directory, remembered, binaries, run_as)
     config.write(directory, remembered.settings, gid=run_as.owner[1] if run_as.owner else None)

@@ -1,0 +1,160 @@
+"""Behind a pooler in transaction mode: the client notices, shares sessions with others, and leaves nothing in them."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import ANY
+
+import psycopg
+import pytest
+
+import trunkline.aio
+from tests.aio.shim import at_once, wait_until
+from trunkline import ClientSettings, Message, Position, errors
+from trunkline.client.aio.client import AsyncClient
+from trunkline.client.aio.connection import ServerConnection
+
+SESSION = """
+    select pg_backend_pid(),
+           array(select name from pg_prepared_statements),
+           array(select name || '=' || setting from pg_settings where source = 'session' order by name),
+           array(select pg_listening_channels()),
+           (select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid())
+"""
+WAIT_AT_COMMIT = """
+    create function wait_at_commit() returns trigger language plpgsql as
+        $$ begin perform pg_advisory_xact_lock(7); return null; end $$;
+    create constraint trigger wait_at_commit after insert on trunkline.segment_1
+        deferrable initially deferred for each row execute function wait_at_commit()
+"""
+END_WHO_WAITS = """
+    select pg_terminate_backend(pid) from pg_locks
+     where locktype = 'advisory' and objid = 7 and not granted
+       and database = (select oid from pg_database where datname = current_database())
+"""
+
+
+def session(pooled_url: str) -> tuple[Any, ...]:
+    """What the one session behind the narrow pooler holds: its pid, and all that a client could leave in it."""
+    # A name, because the one of the client before stays otherwise: the pooler sets it, and only where there is one.
+    with psycopg.connect(pooled_url, application_name="look") as connection:
+        (row,) = connection.execute(SESSION).fetchall()
+    return row
+
+
+async def is_pooled(tl: AsyncClient) -> bool:
+    async with tl._pool.connection(tl._server.deadline()) as connection:
+        return connection.pooled
+
+
+async def use(tl: AsyncClient) -> None:
+    """A little of everything: one partition, several, an error in the client, one in the server, maintenance."""
+    await tl.create_topic("orders", partitions=3)
+    await tl.publish("orders", b"one", partition=0)
+    await tl.publish_many("orders", [Message(b"many", key=str(n)) for n in range(20)])
+    assert sum([len(await tl.read("orders", partition=partition)) for partition in range(3)]) == 21
+    with pytest.raises(errors.TooLarge):
+        await tl.publish("orders", b"", key=b"k" * 9000)
+    with pytest.raises(errors.OffsetOutOfRange):
+        await tl.read("orders", offset=10_000)
+    await tl.check(await tl.pin("orders", 0, 1))
+    await tl.alter_topic("orders", retention_bytes=1)
+    await tl.retention_run()
+
+
+async def test_the_client_knows_whether_a_pooler_stands_between(db_url: str, through_pooler: bool) -> None:
+    async with trunkline.aio.connect(db_url) as tl:
+        assert await is_pooled(tl) is through_pooler
+
+
+async def test_two_clients_at_once_share_one_session(pooled_url: str) -> None:
+    """Neither sees the other's answers, and each of its calls finds its way."""
+    async with trunkline.aio.connect(pooled_url) as one, trunkline.aio.connect(pooled_url) as two:
+        assert [await is_pooled(one), await is_pooled(two)] == [True, True]
+        await one.create_topic("ones")
+        await two.create_topic("twos")
+
+        async def publish_and_read(tl: AsyncClient, topic: str) -> list[bytes]:
+            for n in range(25):
+                assert (await tl.publish(topic, b"%s %d" % (topic.encode(), n))).offset == n + 1
+            return [record.payload for record in await tl.read(topic)]
+
+        read = await at_once(lambda: publish_and_read(one, "ones"), lambda: publish_and_read(two, "twos"))
+        assert read == [[b"%s %d" % (topic, n) for n in range(25)] for topic in (b"ones", b"twos")]
+
+
+async def test_a_client_leaves_nothing_in_the_session(pooled_url: str) -> None:
+    before = session(pooled_url)
+    async with trunkline.aio.connect(pooled_url) as tl:
+        await use(tl)
+        assert session(pooled_url) == before
+    assert session(pooled_url) == before
+
+
+async def test_one_that_did_not_notice_the_pooler_would_be_found_out(
+    pooled_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same look at the session, at a client that takes any port for its own."""
+    before = session(pooled_url)
+    monkeypatch.setattr(ServerConnection, "_own_port", lambda _: ANY)
+    async with trunkline.aio.connect(pooled_url) as tl:
+        assert not await is_pooled(tl)
+        await tl.create_topic("orders")
+        await tl.publish("orders", b"x")
+    pid, prepared, settings, _, _ = session(pooled_url)
+    assert pid == before[0]
+    assert "append_1" in prepared
+    assert {setting.split("=")[0] for setting in settings} >= {"default_transaction_isolation", "lock_timeout"}
+
+
+async def test_what_others_left_in_the_session_does_not_matter(pooled_url: str) -> None:
+    """Names that the client would use itself, and settings that would change what its statements mean or how they
+    end; they are still there for their owner afterwards."""
+    with psycopg.connect(pooled_url, autocommit=True) as other:
+        for statement in (
+            "prepare append_1 as select 'not yours'",
+            "prepare read as select 'not yours'",
+            "set default_transaction_isolation = 'serializable'",
+            "set lock_timeout = '1ms'",
+            "set search_path = ''",
+            "set synchronous_commit = off",
+        ):
+            other.execute(statement)
+    left = session(pooled_url)
+    assert sorted(left[1]) == ["append_1", "read"]
+    async with trunkline.aio.connect(pooled_url) as tl:
+        await use(tl)
+    assert session(pooled_url) == left
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_session_that_ends_at_commit_leaves_no_false_answer(
+    direct_url: str, pooled_url: str, idempotent: bool
+) -> None:
+    """The server says farewell, and then the pooler. A client that may try again finds out what came of it; one that
+    may not says that it does not know."""
+    settings = ClientSettings(idempotent=idempotent)
+    async with trunkline.aio.connect(pooled_url, settings=settings) as tl:
+        await tl.create_topic("orders")
+        with psycopg.connect(direct_url, autocommit=True) as admin, psycopg.connect(direct_url) as blocker:
+            admin.execute(WAIT_AT_COMMIT)
+            blocker.execute("select pg_advisory_xact_lock(7)")
+
+            async def publish() -> Position | errors.OutcomeUnknown:
+                try:
+                    return await tl.publish("orders", b"x")
+                except errors.OutcomeUnknown as error:
+                    return error
+
+            async def end_at_commit() -> None:
+                await wait_until(lambda: admin.execute(END_WHO_WAITS).rowcount == 1)
+                blocker.rollback()
+
+            outcome, _ = await at_once(publish, end_at_commit)
+        records = await tl.read("orders")
+        if idempotent:
+            assert outcome == Position("orders", 0, 1)
+            assert [record.payload for record in records] == [b"x"]
+        else:
+            assert isinstance(outcome, errors.OutcomeUnknown)
+            assert records == []

@@ -1,0 +1,34 @@
+"""The suite once more through PgBouncer: whatever reaches its database as an application would.
+
+Left out are the folders that need sessions of their own: interleavings, mutants, faults, measurements.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("tests/aio", "tests/sync", "tests/cli", "tests/database")
+PASSED_MIN = 400
+"""Fewer mean that tests have got lost, or skip what they should show."""
+
+
+def test_the_suite_passes_through_pgbouncer(pgbouncer_program: str, tmp_path: Path) -> None:
+    """In a process of its own; its output is shown where it fails, with the reason of every skip."""
+    command = [sys.executable, "-m", "pytest", "--through-pooler", "--color=no", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, f"--basetemp={tmp_path / 'run'}", *FOLDERS],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    print(done.stdout)
+    assert done.returncode == 0
+    passed = re.findall(r"(\d+) passed", done.stdout.splitlines()[-1])
+    assert int(passed[0]) >= PASSED_MIN
