@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 
 import psycopg
@@ -199,7 +200,7 @@ async def test_iterating_counts_a_record_as_handled_when_the_next_is_asked_for(d
         await tl.create_topic("orders")
         await tl.publish_many("orders", numbered(10))
         seen: list[int] = []
-        with pytest.raises(RuntimeError, match="at 4"):
+        with pytest.raises(RuntimeError, match="at 4"):  # noqa: PT012 - the block is what raises
             async with tl.consumer("orders", group="billing", create=True) as consumer:
                 async for record in consumer:
                     seen.append(record.offset)
@@ -312,9 +313,11 @@ async def test_S0_11_what_was_claimed_for_at_most_once_is_not_delivered_again(db
         await tl.publish_many("orders", numbered(10))
         first = tl.consumer("orders", group="billing", create=True, delivery="at_most_once")
         assert len(await first.poll(max_records=4)) == 4
-    async with trunkline.aio.connect(db_url) as tl:
-        async with tl.consumer("orders", group="billing", delivery="at_most_once") as consumer:
-            assert [record.offset for record in await consumer.poll()] == [5, 6, 7, 8, 9, 10]
+    async with (
+        trunkline.aio.connect(db_url) as tl,
+        tl.consumer("orders", group="billing", delivery="at_most_once") as consumer,
+    ):
+        assert [record.offset for record in await consumer.poll()] == [5, 6, 7, 8, 9, 10]
 
 
 async def test_effects_and_cursor_commit_together_or_not_at_all(db_url: str) -> None:
@@ -324,7 +327,7 @@ async def test_effects_and_cursor_commit_together_or_not_at_all(db_url: str) -> 
             await tl.create_topic("orders")
             await tl.publish_many("orders", numbered(10))
             async with tl.consumer("orders", group="billing", create=True, delivery="exactly_once") as consumer:
-                with pytest.raises(RuntimeError):
+                with pytest.raises(RuntimeError):  # noqa: PT012 - the block is what raises
                     async with consumer.transaction() as tx:
                         await tx.conn.execute("insert into effect values (0)")
                         raise RuntimeError
@@ -332,7 +335,7 @@ async def test_effects_and_cursor_commit_together_or_not_at_all(db_url: str) -> 
                     assert [record.offset for record in tx.records] == [1, 2, 3, 4, 5, 6]
                     for record in tx.records:
                         await tx.conn.execute("insert into effect values (%s)", [int(record.payload)])
-                with pytest.raises(errors.Fenced):
+                with pytest.raises(errors.Fenced):  # noqa: PT012 - the block's end raises
                     async with consumer.transaction() as tx:
                         assert [record.offset for record in tx.records] == [7, 8, 9, 10]
                         await tx.conn.execute("insert into effect values (99)")
@@ -366,7 +369,7 @@ async def test_retention_by_consumption_waits_for_every_group_up_to_the_cap(db_u
     async with trunkline.aio.connect(db_url) as tl:
         with pytest.raises(errors.InvalidArgument, match="retention_consumed needs"):
             await tl.create_topic("orders", settings=TopicSettings(retention_consumed=True))
-        settings = TopicSettings(retention_consumed=True, retention_bytes=100_000)
+        settings = TopicSettings(retention_consumed=True, retention_bytes=1_000_000)
         await tl.create_topic("orders", partitions=2, settings=settings)
 
         async def roll_and_run() -> list[str]:
@@ -387,8 +390,8 @@ async def test_retention_by_consumption_waits_for_every_group_up_to_the_cap(db_u
             await slow.commit()
         assert "consumed" in await roll_and_run()
         assert [(each.start, each.end) for each in await tl.offsets("orders")] == [(6, 6), (1, 1)]
-        await tl.publish_many("orders", [bytes(range(256)) * 100 for _ in range(20)], partition=0)
-        assert await roll_and_run() == ["bytes"], "a forgotten group keeps nothing beyond the cap"
+        await tl.publish_many("orders", [os.urandom(50_000) for _ in range(40)], partition=0)
+        assert "bytes" in await roll_and_run(), "a forgotten group keeps nothing beyond the cap"
 
 
 async def test_S4_08_a_topic_can_ring_in_the_commit_and_a_rollback_wakes_nobody(db_url: str) -> None:
@@ -462,7 +465,7 @@ async def test_a_group_is_deleted_only_when_nobody_reads_with_it_or_by_force(db_
             await tl.delete_group("billing", cut_off=True)
             with pytest.raises(errors.Fenced):
                 await consumer.commit()
-            with pytest.raises(errors.NotFound, match="deleted"):
+            with pytest.raises(errors.NotFound, match="deleted"):  # noqa: PT012 - once the watch has looked
                 while True:
                     await consumer.poll(wait_s=0.1)
         assert await tl.groups() == []

@@ -248,19 +248,26 @@ class AsyncConsumer:
     async def _found(
         self, max_records: int, bytes_max: int, deadline: float, *, whole: bool
     ) -> list[tuple[Holding, list[Batch]]]:
-        """What there is now, or comes before the deadline."""
+        """What there is now, or comes before the deadline. Who does not wait at all gets what is there for certain,
+        whether a hint of it has come or not."""
         fetcher, seat = self._fetcher, self._seat
         assert fetcher is not None
         assert seat is not None
+        must_look = deadline <= monotonic()
         while True:
             await self._attend()
             found = await fetcher.take(max_records, bytes_max, whole=whole)
             left_s = deadline - monotonic()
-            if found or left_s <= 0:
+            if found:
                 return found
-            self._rooms.watch.poll_soon()
-            await seat.wait(fetcher.awaited(), min(left_s, self._attention_s()))
-            self._check_open()
+            if left_s > 0:
+                self._rooms.watch.poll_soon()
+                await seat.wait(fetcher.awaited(), min(left_s, self._attention_s()))
+                self._check_open()
+            elif must_look and await fetcher.look(self._rooms.server):
+                must_look = False
+            else:
+                return found
 
     def _check_open(self) -> None:
         self._rooms.server.pool.check_usable()

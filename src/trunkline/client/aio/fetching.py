@@ -10,11 +10,13 @@ import logging
 from collections.abc import Iterator
 from typing import Protocol
 
+from trunkline.client import protocol
 from trunkline.client.aio.claims import Claims
 from trunkline.client.aio.member import Member
 from trunkline.client.aio.reader import batches_of
 from trunkline.client.aio.server import Server
 from trunkline.client.aio.watch import Seat
+from trunkline.client.arrays import integer_array
 from trunkline.engine.holdings import Holding
 from trunkline.errors import OffsetOutOfRange
 from trunkline.records import Batch
@@ -132,6 +134,15 @@ class Fetcher:
             if records_max <= 0 or bytes_max <= 0:
                 break
         return found
+
+    async def look(self, server: Server) -> bool:
+        """Ask the server whether there is more; True where there is."""
+        awaited = self.awaited()
+        if not awaited:
+            return False
+        rows = await server.ask(protocol.MORE, [integer_array(list(awaited)), list(awaited.values())])
+        self._seat.hint(partition_id for (partition_id,) in rows)
+        return bool(rows)
 
     def awaited(self) -> dict[int, int]:
         """What to wait for: the next offset of each partition that may hand out more."""

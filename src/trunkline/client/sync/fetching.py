@@ -11,6 +11,8 @@ import logging
 from collections.abc import Iterator
 from typing import Protocol
 
+from trunkline.client import protocol
+from trunkline.client.arrays import integer_array
 from trunkline.client.sync.claims import Claims
 from trunkline.client.sync.member import Member
 from trunkline.client.sync.reader import batches_of
@@ -131,6 +133,15 @@ class Fetcher:
             if records_max <= 0 or bytes_max <= 0:
                 break
         return found
+
+    def look(self, server: Server) -> bool:
+        """Ask the server whether there is more; True where there is."""
+        awaited = self.awaited()
+        if not awaited:
+            return False
+        rows = server.ask(protocol.MORE, [integer_array(list(awaited)), list(awaited.values())])
+        self._seat.hint(partition_id for (partition_id,) in rows)
+        return bool(rows)
 
     def awaited(self) -> dict[int, int]:
         """What to wait for: the next offset of each partition that may hand out more."""

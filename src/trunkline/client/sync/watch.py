@@ -141,7 +141,7 @@ class Watch:
         self._listening: set[str] = set()
         self._waker: Waker | None = None
         self._service: Service | None = None
-        self._starting: Waiter[bool] | None = None
+        self._starting: list[Waiter[bool]] = []
         self._connection: ServerConnection | None = None
         self._session_no: int | None = None
         self._pooled = False
@@ -152,24 +152,24 @@ class Watch:
 
     def start(self) -> Session:
         """Make sure that it runs, and that the process counts as alive; raises where the server cannot be reached."""
-        while True:
-            with self._mutex:
-                starting = self._starting
-                if self._service is None and starting is None:
-                    self._starting = starting = Waiter()
-                    break
+        waiter: Waiter[bool] = Waiter()
+        with self._mutex:
             if self._service is not None:
                 return self.session
-            assert starting is not None
-            starting.wait(self._settings.deadline_s)
+            is_first = not self._starting
+            self._starting.append(waiter)
+        if not is_first:
+            waiter.wait(self._settings.deadline_s)
+            return self.start()
         try:
             self._begin()
             waker = self._waker = Waker()
             self._service = Service("trunkline-watch", self._loop, wake=waker.wake)
         finally:
             with self._mutex:
-                self._starting = None
-            starting.give(True)
+                waiting, self._starting = self._starting, []
+            for each in waiting:
+                each.give(True)
         return self.session
 
     @property
@@ -324,8 +324,9 @@ class Watch:
                 self._call(protocol.GROUP_RELEASE, overdue)
         views = {row[0]: GroupView.of(row) for row in self._call(protocol.GROUP_VIEW, [self._session_no, None])}
         for seat in seats:
-            if seat.group_id in views:
-                seat.show(views[seat.group_id])
+            if seat.group_id is not None:
+                # A group that is not there any more has no members: its own will notice.
+                seat.show(views.get(seat.group_id) or GroupView(seat.group_id, {}, (), (), is_whole=True))
 
     def _beat(self) -> None:
         ((self._session_no,),) = self._server.repeat(protocol.MEMBER_BEAT, [self._session_no])
