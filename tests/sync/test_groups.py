@@ -509,7 +509,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(db_url: str) -> No
                 tl.consumer("orders", group=group)  # type: ignore[arg-type]
         for wrong in ({"start": "first"}, {"start": 0}, {"start": True}, {"start": datetime(2000, 1, 1)}):
             with pytest.raises(errors.InvalidArgument):
-                tl.consumer("orders", group="billing", **wrong)  # type: ignore[arg-type]
+                tl.consumer("orders", group="billing", **wrong)
         with pytest.raises(errors.InvalidArgument, match="delivery must be"):
             tl.consumer("orders", group="billing", delivery="twice")  # type: ignore[arg-type]
         consumer = tl.consumer("orders", group="billing", create=True)
@@ -521,7 +521,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(db_url: str) -> No
             {"wait_s": float("inf")},
         ):
             with pytest.raises(errors.InvalidArgument):
-                consumer.poll(**poll)  # type: ignore[arg-type]
+                consumer.poll(**poll)
         assert tl.groups() == []
         shared = tl.consumer("orders", group="shared", create=True, delivery="at_most_once")
         with pytest.raises(errors.InvalidArgument, match="nothing to commit"):
