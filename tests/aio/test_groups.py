@@ -95,7 +95,9 @@ async def test_S0_13_after_everybody_has_gone_reading_goes_on_at_the_stored_curs
         assert await consumer.poll() == []
 
 
-async def test_S0_09_a_poll_returns_what_exists_and_an_empty_one_writes_nothing(db_url: str) -> None:
+async def test_S0_09_a_poll_returns_what_exists_and_an_empty_one_writes_nothing(
+    db_url: str, still_server: None
+) -> None:
     settings = ClientSettings(ring=False)
     async with trunkline.aio.connect(db_url, settings=settings) as tl:
         await tl.create_topic("orders", partitions=2)
@@ -394,10 +396,10 @@ async def test_retention_by_consumption_waits_for_every_group_up_to_the_cap(db_u
         assert "bytes" in await roll_and_run(), "a forgotten group keeps nothing beyond the cap"
 
 
-async def test_S4_08_a_topic_can_ring_in_the_commit_and_a_rollback_wakes_nobody(db_url: str) -> None:
+async def test_S4_08_a_topic_can_ring_in_the_commit_and_a_rollback_wakes_nobody(db_url: str, direct_url: str) -> None:
     async with trunkline.aio.connect(db_url) as tl:
         await tl.create_topic("orders", settings=TopicSettings(notify_in_commit=True))
-        with psycopg.connect(db_url, autocommit=True) as listener, psycopg.connect(db_url) as publisher:
+        with psycopg.connect(direct_url, autocommit=True) as listener, psycopg.connect(db_url) as publisher:
             topic_id = (await tl.topic("orders")).topic_id
             listener.execute(f"listen trunkline_t{topic_id}".encode())
             publisher.execute("select trunkline.log_publish('orders', 'a')")

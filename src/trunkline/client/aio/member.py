@@ -62,7 +62,12 @@ class Member:
         ((self.member_id,),) = await self._server.repeat(protocol.MEMBER_JOIN, parameters)
         self._watch.join_group(self._seat, self.group_id)
         self._ringer.ring_group(self.group_id)
-        await self.settle(await self._look())
+        try:
+            await self.settle(await self._look())
+        except BaseException:
+            # Nobody would ever read what the others leave to this member.
+            await self.leave()
+            raise
 
     async def _look(self) -> GroupView:
         """The group as it is now."""

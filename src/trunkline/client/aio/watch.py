@@ -248,20 +248,22 @@ class Watch:
                         await self._begin()
                     await self._round(waker)
                     attempt = 0
+                    continue
                 except TrunklineError as error:
                     logger.warning("the watch lost the server, and tries again: %s", error)
-                    await self._disconnect()
-                    delay = backoff_s(
-                        attempt,
-                        first_s=self._settings.retry_first_s,
-                        max_s=self._settings.retry_max_s,
-                        chance=random.random(),
-                    )
-                    attempt += 1
-                    await stop.wait(delay)
+                except Exception:
+                    # Readers and the process's life in its groups depend on this loop: it must not end unseen.
+                    logger.exception("the watch failed, and tries again")
+                await self._disconnect()
+                attempt += 1
+                await stop.wait(self._pause_s(attempt))
         finally:
             await self._disconnect()
             waker.close()
+
+    def _pause_s(self, attempt: int) -> float:
+        settings = self._settings
+        return backoff_s(attempt, first_s=settings.retry_first_s, max_s=settings.retry_max_s, chance=random.random())
 
     async def _begin(self) -> None:
         """Open the listening session, or find that there can be none, and count as alive."""

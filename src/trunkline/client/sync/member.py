@@ -63,7 +63,12 @@ class Member:
         ((self.member_id,),) = self._server.repeat(protocol.MEMBER_JOIN, parameters)
         self._watch.join_group(self._seat, self.group_id)
         self._ringer.ring_group(self.group_id)
-        self.settle(self._look())
+        try:
+            self.settle(self._look())
+        except BaseException:
+            # Nobody would ever read what the others leave to this member.
+            self.leave()
+            raise
 
     def _look(self) -> GroupView:
         """The group as it is now."""
