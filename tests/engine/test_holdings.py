@@ -69,9 +69,7 @@ def test_what_is_rewound_is_read_again_and_a_late_mark_counts_no_further() -> No
 
 
 def test_nothing_is_handed_out_while_paused_or_leaving() -> None:
-    held = holding()
-    assert held.may_give
-    held.is_paused = True
-    assert not held.may_give
-    held.is_paused, held.leaving_since = False, 1.0
-    assert not held.may_give
+    free, paused, leaving = holding(), holding(), holding()
+    paused.is_paused = True
+    leaving.leaving_since = 1.0
+    assert [each.may_give for each in (free, paused, leaving)] == [True, False, False]
