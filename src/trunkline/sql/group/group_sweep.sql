@@ -34,7 +34,8 @@ begin
     end loop;
     delete from trunkline.group_ledger l
     where l.kind not in ('c', 'm') and l.at < trunkline.clock_now() - interval '1 day'
-        and exists (select from trunkline.group_ledger x where x.cursor_id = l.cursor_id and x.seq > l.seq);
+        and (exists (select from trunkline.group_ledger x where x.cursor_id = l.cursor_id and x.seq > l.seq)
+            or not exists (select from trunkline.group_cursor c where c.cursor_id = l.cursor_id));
     get diagnostics n = row_count;
     delete from trunkline.session_beat b
     where b.at < trunkline.clock_now() - interval '1 hour'
