@@ -76,8 +76,8 @@ class AsyncClient:
     ) -> AsyncClient:
         """Connect, and make sure that the server can be used: it fails here rather than at the first publish.
 
-        Where ``url`` leads through a pooler, ``doorbell_url`` (else ``TRUNKLINE_DOORBELL_URL``) may lead past it, for the
-        one session that listens.
+        Where ``url`` leads through a pooler, ``doorbell_url`` (else ``TRUNKLINE_DOORBELL_URL``) may lead past it, for
+        the one session that listens.
         """
         found = target.resolve(url, dev=dev)
         client = cls(found, settings or ClientSettings.from_environment(), target.resolve_doorbell(doorbell_url))
