@@ -311,8 +311,8 @@ class Watch:
             self._connection.deadline = monotonic() + self._settings.statement_timeout_s
             await self._connection.listen(channel, self._hear)
             self._listening.add(channel)
-            # What was published before is found by looking.
-            self._poll_due = self._beat_due = 0.0
+            # What was announced before was not heard: whoever reads it looks once more.
+            self._hear(Notify(channel, "", 0))
 
     async def _heartbeat(self) -> None:
         """Show that the process lives, and every seat its group; release what overdue readers hold."""
