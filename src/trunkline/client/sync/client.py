@@ -61,7 +61,7 @@ class Client:
         self._groups = Groups(self._server)
         self._shield = Shield()
         self._ringer = Ringer(url, settings)
-        self._watch = Watch(doorbell_url or url, settings, self._server)
+        self._watch = Watch(doorbell_url or url, settings, self._pool)
         self._lanes: dict[str, Lane] = {}
         self._limits = BatchLimits(settings.batch_records_max, settings.batch_bytes_max, settings.record_alone_bytes)
         self._producer_id = uuid4() if settings.idempotent else None
