@@ -56,7 +56,7 @@ RETENTION_DUE = "select action, segment_id, topic_id from trunkline.retention_du
 RETENTION_RELEASE = "select segment_id, reason, record_count, byte_count from trunkline.retention_release(%s::int4)"
 PRODUCER_EXPIRE = "select trunkline.producer_expire(%s::int4)"
 MORE = "select partition_id from trunkline.log_more(%s, %s)"
-RING = "select pg_notify(channel, payload) from unnest(%s::text[], %s::text[]) as ring(channel, payload)"
+RING = "select pg_notify(channel, payload) from unnest(%s, %s) as ring(channel, payload)"
 RING_SESSION = "select set_config('synchronous_commit', 'off', false)"
 """A ring is a hint: its commit need not be flushed."""
 
