@@ -575,7 +575,7 @@ async def test_what_one_partition_cannot_give_does_not_cost_what_another_gave(db
 
 
 async def test_offsets_of_every_width_are_committed_and_awaited(db_url: str) -> None:
-    """Goal: a statement that was prepared with small numbers takes large ones. Method: offsets around 2^15, one client."""
+    """Goal: a statement prepared with small numbers takes large ones. Method: offsets around 2^15, one client."""
     async with trunkline.aio.connect(db_url, settings=ClientSettings(connections_max=1)) as tl:
         await tl.create_topic("orders")
         await tl.publish_many("orders", [b""] * 33_000)

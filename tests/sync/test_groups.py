@@ -572,7 +572,7 @@ def test_what_one_partition_cannot_give_does_not_cost_what_another_gave(db_url: 
 
 
 def test_offsets_of_every_width_are_committed_and_awaited(db_url: str) -> None:
-    """Goal: a statement that was prepared with small numbers takes large ones. Method: offsets around 2^15, one client."""
+    """Goal: a statement prepared with small numbers takes large ones. Method: offsets around 2^15, one client."""
     with trunkline.connect(db_url, settings=ClientSettings(connections_max=1)) as tl:
         tl.create_topic("orders")
         tl.publish_many("orders", [b""] * 33_000)
