@@ -28,8 +28,7 @@ begin
         begin
             written := trunkline.group_advance(member_id, cursor_ids, epochs, next_offsets, from_offsets);
         exception when unique_violation or serialization_failure then
-            raise exception 'the cursor was moved after this transaction''s snapshot' using errcode = '40001',
-                hint = 'run the transaction again, or commit cursors in READ COMMITTED, which does not meet this';
+            perform trunkline.group_raise_moved();
         end;
     end if;
     if written <> cardinality(cursor_ids) then
