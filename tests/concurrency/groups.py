@@ -54,7 +54,7 @@ class Group:
             self.ask("select trunkline.group_enter(%s, %s, true, 'offset', %s)", [name, [topic_id], at_offset])
         )
         rows = self._admin.run("select cursor_id from trunkline.group_cursors(%s) order by partition", [self.group_id])
-        self.cursor_ids = [row[0] for row in rows]
+        self.cursor_ids = [int(row[0]) for row in rows]
 
     def ask(self, statement: str, parameters: Any = None) -> Any:
         """The single value that a statement of its own transaction answers."""

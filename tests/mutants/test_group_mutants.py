@@ -11,7 +11,7 @@ import pytest
 
 from tests.concurrency.claims import Play, Step, handed_out
 from tests.concurrency.groups import Group, commit
-from tests.concurrency.sessions import WAIT_S, Sessions, opened
+from tests.concurrency.sessions import WAIT_S, Sessions, opened, wait_until
 from tests.mutants.mutants import install_changes
 
 GroupScene = Callable[[Sessions, int], set[str]]
@@ -47,6 +47,28 @@ def late_commit(sessions: Sessions, topic_id: int) -> set[str]:
     return {"late commit accepted"}
 
 
+def opposite_orders(sessions: Sessions, topic_id: int) -> set[str]:
+    """Two commits name the same two cursors in opposite orders, while a third one holds the second cursor."""
+    group = Group(sessions, topic_id)
+    member, (first, second) = group.join("m"), group.cursor_ids
+    group.take(member)
+    holder, *others = (sessions.open(name) for name in ("holder", "a", "b"))
+    commit(holder, member, {second: (1, 2)}).result(WAIT_S)
+    waiting = []
+    for session, order in zip(others, ((second, first), (first, second)), strict=True):
+        waiting.append(commit(session, member, dict.fromkeys(order, (1, 3))))
+        wait_until(lambda session=session: sessions.watcher.is_waiting(session), "it waits")  # type: ignore[misc]
+    holder.commit()
+    found: set[str] = set()
+    for session, commits in zip(others, waiting, strict=True):
+        try:
+            commits.result(WAIT_S)
+        except psycopg.Error as error:
+            found.add(f"error {error.sqlstate}")
+        session.commit()
+    return found
+
+
 @dataclass(frozen=True)
 class GroupMutant:
     """What is changed, in which scene it shows, and as what."""
@@ -67,7 +89,7 @@ CLAIM_READ = (
     " where l.cursor_id = group_claim.cursor_id order by l.seq desc limit 1;"
 )
 FENCE_IN_THE_INSERT = (
-    ("group_commit", "perform trunkline.lock_cursors(cursor_ids);", ""),
+    ("group_commit", "trunkline.lock_cursors(cursor_ids) <> cardinality(cursor_ids)", "false"),
     (
         "group_advance",
         "where n.epoch = c.epoch",
@@ -118,13 +140,19 @@ MUTANTS = [
         NO_KEY,
     ),
     GroupMutant("a commit that nobody checks", late_commit, {"late commit accepted"}, NO_CHECK),
+    GroupMutant(
+        "cursors locked in the order in which they are named",
+        opposite_orders,
+        {"error 40P01"},
+        [("lock_cursors", "select distinct c from unnest(cursor_ids) c order by c", "select unnest(cursor_ids)")],
+    ),
 ]
 SCENES = {mutant.scene.__name__: mutant.scene for mutant in MUTANTS}
 
 
 def _played(url: str, scene: GroupScene) -> set[str]:
     with opened(url) as sessions:
-        topic_id = sessions.open("admin", autocommit=True).run("select trunkline.topic_create('t')")[0][0]
+        topic_id = sessions.open("admin", autocommit=True).run("select trunkline.topic_create('t', 2)")[0][0]
         return scene(sessions, topic_id)
 
 
