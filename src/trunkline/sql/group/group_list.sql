@@ -12,6 +12,6 @@ as $$
         (select count(*) filter (where trunkline.member_is_alive(m.member_id))::integer
             from trunkline.group_member m where m.group_id = g.group_id),
         count(d.partition)::integer, coalesce(sum(d."end" - d.cursor), 0)::bigint, g.created_at
-    from trunkline.reader_group g left join lateral trunkline.group_describe(g.name) d on true
+    from trunkline.reader_group g left join lateral trunkline.group_positions(g.group_id) d on true
     group by g.group_id order by g.name
 $$;
