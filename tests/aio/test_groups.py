@@ -496,6 +496,18 @@ async def test_two_tasks_on_one_consumer_are_an_error_and_closing_ends_a_poll(db
 
         await at_once(waiting, second)
         assert outcomes == ["closed"]
+        other = tl.consumer("orders", group="billing")
+        looping = aiter(other)
+
+        async def foreign() -> None:
+            with pytest.raises(errors.InUse, match="two tasks iterate"):
+                await anext(looping)
+
+        async def idle() -> None:
+            return None
+
+        await at_once(foreign, idle)
+        await other.close()
         with pytest.raises(errors.Closed):
             await consumer.poll()
         await consumer.close()
@@ -535,3 +547,28 @@ async def test_what_cannot_be_is_refused_before_anything_is_written(db_url: str)
         with pytest.raises(errors.InvalidArgument, match="exactly_once"):
             async with consumer.transaction():
                 pass
+
+
+async def test_what_one_partition_cannot_give_does_not_cost_what_another_gave(db_url: str) -> None:
+    """Goal: a poll that fails in one partition skips nothing of the others. Method: one partition is out of range."""
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders", partitions=3, settings=TopicSettings(retention_bytes=0))
+        await tl.publish_many("orders", numbered(5), partition=1)
+        await tl.create_group("billing", "orders")
+        with psycopg.connect(db_url, autocommit=True) as connection:
+            connection.execute("select trunkline.segment_roll(open_segment_id, true) from trunkline.topic")
+        await tl.retention_run()
+        for partition in (0, 2):
+            await tl.publish_many("orders", numbered(5), partition=partition)
+        async with tl.consumer("orders", group="billing") as consumer:
+            seen: list[tuple[int, int]] = []
+            refused = 0
+            while len(seen) < 10:
+                try:
+                    seen += [(record.partition, record.offset) for record in await consumer.poll()]
+                except errors.OffsetOutOfRange:
+                    refused += 1
+                    assert refused < 100, "the others never come"
+            assert sorted(seen) == [(partition, offset) for partition in (0, 2) for offset in range(1, 6)]
+            with pytest.raises(errors.OffsetOutOfRange):
+                await consumer.poll()

@@ -493,6 +493,18 @@ def test_two_tasks_on_one_consumer_are_an_error_and_closing_ends_a_poll(db_url: 
 
         at_once(waiting, second)
         assert outcomes == ["closed"]
+        other = tl.consumer("orders", group="billing")
+        looping = iter(other)
+
+        def foreign() -> None:
+            with pytest.raises(errors.InUse, match="two tasks iterate"):
+                next(looping)
+
+        def idle() -> None:
+            return None
+
+        at_once(foreign, idle)
+        other.close()
         with pytest.raises(errors.Closed):
             consumer.poll()
         consumer.close()
@@ -532,3 +544,28 @@ def test_what_cannot_be_is_refused_before_anything_is_written(db_url: str) -> No
         with pytest.raises(errors.InvalidArgument, match="exactly_once"):
             with consumer.transaction():
                 pass
+
+
+def test_what_one_partition_cannot_give_does_not_cost_what_another_gave(db_url: str) -> None:
+    """Goal: a poll that fails in one partition skips nothing of the others. Method: one partition is out of range."""
+    with trunkline.connect(db_url) as tl:
+        tl.create_topic("orders", partitions=3, settings=TopicSettings(retention_bytes=0))
+        tl.publish_many("orders", numbered(5), partition=1)
+        tl.create_group("billing", "orders")
+        with psycopg.connect(db_url, autocommit=True) as connection:
+            connection.execute("select trunkline.segment_roll(open_segment_id, true) from trunkline.topic")
+        tl.retention_run()
+        for partition in (0, 2):
+            tl.publish_many("orders", numbered(5), partition=partition)
+        with tl.consumer("orders", group="billing") as consumer:
+            seen: list[tuple[int, int]] = []
+            refused = 0
+            while len(seen) < 10:
+                try:
+                    seen += [(record.partition, record.offset) for record in consumer.poll()]
+                except errors.OffsetOutOfRange:
+                    refused += 1
+                    assert refused < 100, "the others never come"
+            assert sorted(seen) == [(partition, offset) for partition in (0, 2) for offset in range(1, 6)]
+            with pytest.raises(errors.OffsetOutOfRange):
+                consumer.poll()

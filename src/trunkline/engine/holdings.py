@@ -72,6 +72,11 @@ class Holding:
                 if bytes_max <= 0:
                     return
 
+    def put_back(self, batches: list[Batch]) -> None:
+        """They were taken, but did not reach the application."""
+        self._batches.extendleft(reversed(batches))
+        self.handed = batches[0].first_offset
+
     def rewind(self, to: int) -> None:
         """Forget what lies beyond an offset: it is read, and handed out, again."""
         self._batches.clear()

@@ -24,7 +24,7 @@ from trunkline.client.aio.doorbell import Ringer
 from trunkline.client.aio.fetching import Fetcher, Owned, Shared
 from trunkline.client.aio.member import Member
 from trunkline.client.aio.server import Server
-from trunkline.client.aio.shim import Mutex, Shield, Waiter
+from trunkline.client.aio.shim import Mutex, Shield, Waiter, caller
 from trunkline.client.aio.topics import Topics
 from trunkline.client.aio.transaction import Effects, GroupTransaction
 from trunkline.client.aio.watch import Seat, Watch
@@ -104,6 +104,7 @@ class AsyncConsumer:
         self._chunk_of: Holding | None = None
         self._chunks: list[tuple[Holding, Iterator[GroupRecord]]] = []
         self._current: GroupRecord | None = None
+        self._looping: object = None
         self._commit_due = 0.0
 
     # -- coming and going --
@@ -134,7 +135,10 @@ class AsyncConsumer:
         if self._seat is not None:
             self._seat.nudge()
         if released is not None:
-            await released.wait(self._rooms.server.settings.deadline_s)
+            try:
+                await released.wait(self._rooms.server.settings.deadline_s)
+            except TimeoutError:
+                raise InUse("this consumer cannot be closed while it is used, as inside its transaction") from None
         try:
             if self._member is not None:
                 try:
@@ -297,10 +301,29 @@ class AsyncConsumer:
     # -- iterating --
 
     def __aiter__(self) -> AsyncIterator[GroupRecord]:
+        self._looping = caller()
         return self
 
     async def __anext__(self) -> GroupRecord:
         """The next record, however long it takes; ends when the consumer is closed."""
+        if self._looping != caller():
+            # The next record would count this one's as handled while the other is still at it.
+            raise InUse("two tasks iterate over this consumer; give each one its own")
+        return self._at_hand() or await self._next_in_loop()
+
+    def _at_hand(self) -> GroupRecord | None:
+        """The next record, where it is in memory and nothing else has to be done first."""
+        now = monotonic()
+        if self._in_use or self._closed or self._seat is None or self._seat.has_news or now >= self._commit_due:
+            return None
+        record = next(self._chunk, None)
+        if record is not None:
+            self._count_current()
+            self._current = record
+            self._away_since = now
+        return record
+
+    async def _next_in_loop(self) -> GroupRecord:
         with self._using():
             self._refuse("exactly_once", "use transaction()")
             if self._closed:

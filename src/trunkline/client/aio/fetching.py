@@ -18,7 +18,7 @@ from trunkline.client.aio.server import Server
 from trunkline.client.aio.watch import Seat
 from trunkline.client.arrays import integer_array
 from trunkline.engine.holdings import Holding
-from trunkline.errors import OffsetOutOfRange
+from trunkline.errors import OffsetOutOfRange, TrunklineError
 from trunkline.records import Batch
 from trunkline.settings import ConsumerSettings
 
@@ -124,8 +124,18 @@ class Fetcher:
         self._note_hints()
         found: list[tuple[Holding, list[Batch]]] = []
         for holding in self._in_turn():
-            if not holding.has_batches and holding.may_have_more:
-                await self._source.fill(holding, records_max, bytes_max)
+            try:
+                if not holding.has_batches and holding.may_have_more:
+                    await self._source.fill(holding, records_max, bytes_max)
+            except TrunklineError:
+                if not found:
+                    raise
+                # What other partitions have given comes first; this one says it again next time.
+                break
+            except BaseException:
+                for other, batches in found:
+                    other.put_back(batches)
+                raise
             batches = list(holding.take(records_max, bytes_max, whole=whole))
             if batches:
                 found.append((holding, batches))

@@ -18,7 +18,7 @@ from psycopg import Notify
 
 from trunkline.client import protocol
 from trunkline.client.aio.connection import Row, ServerConnection, open_connection
-from trunkline.client.aio.server import Server
+from trunkline.client.aio.pool import Pool
 from trunkline.client.aio.shim import Mutex, Service, Stop, Waiter, Waker
 from trunkline.client.arrays import integer_array
 from trunkline.engine.backoff import backoff_s
@@ -130,10 +130,10 @@ class Session(msgspec.Struct, frozen=True):
 class Watch:
     """The watch of one client. Started by its first reader, closed with the client."""
 
-    def __init__(self, url: str, settings: ClientSettings, server: Server) -> None:
+    def __init__(self, url: str, settings: ClientSettings, pool: Pool) -> None:
         self._url = url
         self._settings = settings
-        self._server = server
+        self._pool = pool
         self._mutex = Mutex()
         self._seats: list[Seat] = []
         self._channels: set[str] = set()
@@ -179,7 +179,7 @@ class Watch:
     @property
     def hears(self) -> bool:
         """Whether rings arrive here."""
-        return self._connection is not None and self._settings.doorbell
+        return self._connection is not None and not self._pooled and self._settings.doorbell
 
     def seat(self) -> Seat:
         """A seat for a reader; it hears nothing yet."""
@@ -244,7 +244,7 @@ class Watch:
         try:
             while not stop.is_set:
                 try:
-                    if self._connection is None and not self._pooled:
+                    if self._connection is None:
                         await self._begin()
                     await self._round(waker)
                     attempt = 0
@@ -267,19 +267,18 @@ class Watch:
 
     async def _begin(self) -> None:
         """Open the listening session, or find that there can be none, and count as alive."""
-        self._server.pool.check_usable()
+        self._pool.check_usable()
         settings = msgspec.structs.replace(
             self._settings, application_name=f"{self._settings.application_name} doorbell"
         )
         deadline = monotonic() + self._settings.connect_timeout_s
         connection = await open_connection(self._url, settings, deadline)
+        self._connection = connection
         self._listening = set()
         self._pooled = connection.pooled
         if self._pooled:
-            await connection.close()
             await self._beat()
         else:
-            self._connection = connection
             timeout_ms = str(round(self._settings.session_timeout_s * 1000))
             ((self._session_no, _),) = await self._call(protocol.MEMBER_SESSION, [self._session_no, timeout_ms])
         # Whatever happened meanwhile was not heard.
@@ -296,23 +295,20 @@ class Watch:
         if now >= self._sweep_due:
             self._sweep_due = now + SWEEP_INTERVAL_S
             await self._sweep()
-        connection = self._connection
-        if connection is not None:
-            connection.take_notifies()
+        connection = self._connected()
+        connection.take_notifies()
         pause_s = min(self._beat_due, self._poll_due, self._sweep_due) - monotonic()
-        await waker.wait(pause_s, None if connection is None else connection.pgconn.socket)
-        if connection is not None:
-            connection.take_notifies()
+        await waker.wait(pause_s, connection.pgconn.socket)
+        connection.take_notifies()
 
     async def _listen(self) -> None:
-        if self._connection is None or not self._settings.doorbell:
+        if not self.hears:
             return
         for channel in sorted(self._channels - self._listening):
-            self._connection.deadline = monotonic() + self._settings.statement_timeout_s
-            await self._connection.listen(channel, self._hear)
+            await self._connected().listen(channel, self._hear)
             self._listening.add(channel)
-            # What was published before is found by looking.
-            self._poll_due = self._beat_due = 0.0
+            # What was announced before was not heard: whoever reads it looks once more.
+            self._hear(Notify(channel, "", 0))
 
     async def _heartbeat(self) -> None:
         """Show that the process lives, and every seat its group; release what overdue readers hold."""
@@ -330,7 +326,7 @@ class Watch:
                 seat.show(views.get(seat.group_id) or GroupView(seat.group_id, {}, (), (), is_whole=True))
 
     async def _beat(self) -> None:
-        ((self._session_no,),) = await self._server.repeat(protocol.MEMBER_BEAT, [self._session_no])
+        ((self._session_no,),) = await self._call(protocol.MEMBER_BEAT, [self._session_no])
 
     async def _poll(self) -> None:
         """Ask once for everything that the readers wait for, and let those go on that have more."""
@@ -354,13 +350,12 @@ class Watch:
         )
 
     async def _sweep(self) -> None:
-        """Clean up after readers that have moved cursors. Not in the listening session: the lock that it holds is free
-        to itself, and its members would look dead to it."""
+        """Clean up after readers that have moved cursors."""
         wrote = [seat for seat in list(self._seats) if seat.wrote]
         if wrote:
             for seat in wrote:
                 seat.wrote = False
-            await self._server.change(protocol.GROUP_SWEEP)
+            await self._call(protocol.GROUP_SWEEP, [self._session_no])
 
     def _hear(self, notify: Notify) -> None:
         if notify.channel.startswith("trunkline_g"):
@@ -371,14 +366,15 @@ class Watch:
             if ids is not None:
                 seat.hint(_rung(notify.payload, ids))
 
-    async def _call(self, statement: Any, parameters: Sequence[Any] = ()) -> list[Row]:
-        if self._connection is None:
-            return await self._server.ask(statement, parameters)
+    async def _call(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        return await self._connected().call(statement, parameters)
+
+    def _connected(self) -> ServerConnection:
+        """The connection, for one statement. Never one of the pool's: what waits for those must not keep the process
+        from showing that it lives."""
+        assert self._connection is not None
         self._connection.deadline = monotonic() + self._settings.statement_timeout_s
-        try:
-            return await self._connection.call(statement, parameters)
-        finally:
-            self._connection.deadline = None
+        return self._connection
 
     async def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

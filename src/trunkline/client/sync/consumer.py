@@ -26,7 +26,7 @@ from trunkline.client.sync.doorbell import Ringer
 from trunkline.client.sync.fetching import Fetcher, Owned, Shared
 from trunkline.client.sync.member import Member
 from trunkline.client.sync.server import Server
-from trunkline.client.sync.shim import Mutex, Shield, Waiter
+from trunkline.client.sync.shim import Mutex, Shield, Waiter, caller
 from trunkline.client.sync.topics import Topics
 from trunkline.client.sync.transaction import Effects, GroupTransaction
 from trunkline.client.sync.watch import Seat, Watch
@@ -105,6 +105,7 @@ class Consumer:
         self._chunk_of: Holding | None = None
         self._chunks: list[tuple[Holding, Iterator[GroupRecord]]] = []
         self._current: GroupRecord | None = None
+        self._looping: object = None
         self._commit_due = 0.0
 
     # -- coming and going --
@@ -135,7 +136,10 @@ class Consumer:
         if self._seat is not None:
             self._seat.nudge()
         if released is not None:
-            released.wait(self._rooms.server.settings.deadline_s)
+            try:
+                released.wait(self._rooms.server.settings.deadline_s)
+            except TimeoutError:
+                raise InUse("this consumer cannot be closed while it is used, as inside its transaction") from None
         try:
             if self._member is not None:
                 try:
@@ -296,10 +300,29 @@ class Consumer:
     # -- iterating --
 
     def __iter__(self) -> Iterator[GroupRecord]:
+        self._looping = caller()
         return self
 
     def __next__(self) -> GroupRecord:
         """The next record, however long it takes; ends when the consumer is closed."""
+        if self._looping != caller():
+            # The next record would count this one's as handled while the other is still at it.
+            raise InUse("two tasks iterate over this consumer; give each one its own")
+        return self._at_hand() or self._next_in_loop()
+
+    def _at_hand(self) -> GroupRecord | None:
+        """The next record, where it is in memory and nothing else has to be done first."""
+        now = monotonic()
+        if self._in_use or self._closed or self._seat is None or self._seat.has_news or now >= self._commit_due:
+            return None
+        record = next(self._chunk, None)
+        if record is not None:
+            self._count_current()
+            self._current = record
+            self._away_since = now
+        return record
+
+    def _next_in_loop(self) -> GroupRecord:
         with self._using():
             self._refuse("exactly_once", "use transaction()")
             if self._closed:
