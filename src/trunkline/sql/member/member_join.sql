@@ -13,8 +13,11 @@ as $$
 declare
     new_id integer;
 begin
-    if (cardinality(topic_ids) >= 1 and session_no >= 1 and token is not null and (timeout_s is null or timeout_s > 0)) is not true then
-        raise exception 'a member reads at least one topic, and has a session' using errcode = 'TL001';
+    if (cardinality(topic_ids) >= 1 and not exists (select from unnest(topic_ids) t where t is null)
+        and session_no >= 1 and token is not null
+        and (timeout_s is null or timeout_s > 0 and timeout_s <= 86400)) is not true then
+        raise exception 'a member reads at least one topic, has a session, and a timeout of at most a day'
+            using errcode = 'TL001';
     end if;
     perform trunkline.lock_group(group_id);
     insert into trunkline.group_member as m (group_id, session_no, timeout_s, topic_ids, name, token, joined_at)
