@@ -572,3 +572,21 @@ async def test_what_one_partition_cannot_give_does_not_cost_what_another_gave(db
             assert sorted(seen) == [(partition, offset) for partition in (0, 2) for offset in range(1, 6)]
             with pytest.raises(errors.OffsetOutOfRange):
                 await consumer.poll()
+
+
+async def test_offsets_of_every_width_are_committed_and_awaited(db_url: str) -> None:
+    """Goal: a statement prepared with small numbers takes large ones. Method: offsets around 2^15, one client."""
+    async with trunkline.aio.connect(db_url, settings=ClientSettings(connections_max=1)) as tl:
+        await tl.create_topic("orders")
+        await tl.publish_many("orders", [b""] * 33_000)
+        async with tl.consumer("orders", group="billing", create=True) as consumer:
+            done = 1
+            while done <= 33_000:
+                batches = await consumer.poll_batches(5_000)
+                done = batches[-1].end
+                await consumer.commit()
+                assert await consumer.poll_batches(1) or done == 33_001
+                await consumer.commit([Position("orders", 0, consumer.position()[0].offset)])
+                done = consumer.position()[0].offset
+            assert await consumer.poll() == []
+            assert (await tl.describe_group("billing")).lag == 0

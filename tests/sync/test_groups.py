@@ -569,3 +569,21 @@ def test_what_one_partition_cannot_give_does_not_cost_what_another_gave(db_url: 
             assert sorted(seen) == [(partition, offset) for partition in (0, 2) for offset in range(1, 6)]
             with pytest.raises(errors.OffsetOutOfRange):
                 consumer.poll()
+
+
+def test_offsets_of_every_width_are_committed_and_awaited(db_url: str) -> None:
+    """Goal: a statement prepared with small numbers takes large ones. Method: offsets around 2^15, one client."""
+    with trunkline.connect(db_url, settings=ClientSettings(connections_max=1)) as tl:
+        tl.create_topic("orders")
+        tl.publish_many("orders", [b""] * 33_000)
+        with tl.consumer("orders", group="billing", create=True) as consumer:
+            done = 1
+            while done <= 33_000:
+                batches = consumer.poll_batches(5_000)
+                done = batches[-1].end
+                consumer.commit()
+                assert consumer.poll_batches(1) or done == 33_001
+                consumer.commit([Position("orders", 0, consumer.position()[0].offset)])
+                done = consumer.position()[0].offset
+            assert consumer.poll() == []
+            assert tl.describe_group("billing").lag == 0

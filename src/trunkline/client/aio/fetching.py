@@ -16,7 +16,7 @@ from trunkline.client.aio.member import Member
 from trunkline.client.aio.reader import batches_of
 from trunkline.client.aio.server import Server
 from trunkline.client.aio.watch import Seat
-from trunkline.client.arrays import integer_array
+from trunkline.client.arrays import integer_array, offset_array
 from trunkline.engine.holdings import Holding
 from trunkline.errors import OffsetOutOfRange, TrunklineError
 from trunkline.records import Batch
@@ -150,7 +150,7 @@ class Fetcher:
         awaited = self.awaited()
         if not awaited:
             return False
-        rows = await server.ask(protocol.MORE, [integer_array(list(awaited)), list(awaited.values())])
+        rows = await server.ask(protocol.MORE, [integer_array(list(awaited)), offset_array(list(awaited.values()))])
         self._seat.hint(partition_id for (partition_id,) in rows)
         return bool(rows)
 

@@ -20,7 +20,7 @@ from trunkline.client import protocol
 from trunkline.client.aio.connection import Row, ServerConnection, open_connection
 from trunkline.client.aio.pool import Pool
 from trunkline.client.aio.shim import Mutex, Service, Stop, Waiter, Waker
-from trunkline.client.arrays import integer_array
+from trunkline.client.arrays import integer_array, offset_array
 from trunkline.engine.backoff import backoff_s
 from trunkline.engine.views import GroupView
 from trunkline.errors import TrunklineError
@@ -337,7 +337,7 @@ class Watch:
                 awaited[partition_id] = min(offset, awaited.get(partition_id, offset))
         found: set[int] = set()
         if awaited:
-            parameters = [integer_array(list(awaited)), list(awaited.values())]
+            parameters = [integer_array(list(awaited)), offset_array(list(awaited.values()))]
             found = {partition_id for (partition_id,) in await self._call(protocol.MORE, parameters)}
         for seat, wanted in seats:
             if found & wanted.keys():

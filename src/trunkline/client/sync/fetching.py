@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from trunkline.client import protocol
-from trunkline.client.arrays import integer_array
+from trunkline.client.arrays import integer_array, offset_array
 from trunkline.client.sync.claims import Claims
 from trunkline.client.sync.member import Member
 from trunkline.client.sync.reader import batches_of
@@ -149,7 +149,7 @@ class Fetcher:
         awaited = self.awaited()
         if not awaited:
             return False
-        rows = server.ask(protocol.MORE, [integer_array(list(awaited)), list(awaited.values())])
+        rows = server.ask(protocol.MORE, [integer_array(list(awaited)), offset_array(list(awaited.values()))])
         self._seat.hint(partition_id for (partition_id,) in rows)
         return bool(rows)
 

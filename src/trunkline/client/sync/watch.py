@@ -18,7 +18,7 @@ import msgspec
 from psycopg import Notify
 
 from trunkline.client import protocol
-from trunkline.client.arrays import integer_array
+from trunkline.client.arrays import integer_array, offset_array
 from trunkline.client.sync.connection import Row, ServerConnection, open_connection
 from trunkline.client.sync.pool import Pool
 from trunkline.client.sync.shim import Mutex, Service, Stop, Waiter, Waker
@@ -338,7 +338,7 @@ class Watch:
                 awaited[partition_id] = min(offset, awaited.get(partition_id, offset))
         found: set[int] = set()
         if awaited:
-            parameters = [integer_array(list(awaited)), list(awaited.values())]
+            parameters = [integer_array(list(awaited)), offset_array(list(awaited.values()))]
             found = {partition_id for (partition_id,) in self._call(protocol.MORE, parameters)}
         for seat, wanted in seats:
             if found & wanted.keys():
