@@ -19,6 +19,8 @@ StartServer = Callable[..., Server]
 
 OTHERS = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> %s"
 EMPTY = (
+    "select trunkline.group_delete(name, cut_off => true) from trunkline.reader_group",
+    "delete from trunkline.session_beat",
     "select trunkline.topic_delete(name) from trunkline.topic",
     "select trunkline.segment_drop(segment_id) from trunkline.segment",
     script.functions()["clock_now"].replace("create function", "create or replace function"),
@@ -38,7 +40,7 @@ def module_url(server: Server, template: str, database_names: Iterator[str]) -> 
 
 @pytest.fixture
 def db_url(module_url: str) -> Iterator[str]:
-    """The file's database, without topics. Emptying one takes a tenth of making one, and here are many tests."""
+    """The file's database, without topics and groups. Emptying takes a tenth of making, and here are many tests."""
     yield module_url
     with psycopg.connect(module_url, autocommit=True) as connection:
         connection.execute(OTHERS, [connection.info.backend_pid])

@@ -150,6 +150,12 @@ class Sessions:
         self._open.append(session)
         return session
 
+    def end(self, session: Session) -> None:
+        """Close a session, and return once the server has ended it."""
+        session.close()
+        left = "select count(*) from pg_stat_activity where pid = %s"
+        wait_until(lambda: self.watcher.ask(left, [session.pid]) == 0, f"{session.name} ends")
+
     def close(self) -> None:
         for session in self._open:
             session.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Literal
 
 import psycopg
 import pytest
@@ -37,12 +38,21 @@ def logins(server: Server, db_url: str) -> Iterator[dict[str, str]]:
             connection.execute(sql.SQL("drop role {}").format(sql.Identifier(f"login_{kind}")))
 
 
+def _consume(tl: trunkline.Client, delivery: Literal["at_most_once", "at_least_once"]) -> None:
+    """Read everything there is as a member of a group, and commit."""
+    with tl.consumer("orders", group=delivery, create=True, delivery=delivery) as consumer:
+        consumer.poll()
+        if delivery == "at_least_once":
+            consumer.commit()
+
+
 def test_each_role_may_do_its_own_and_nothing_else(db_url: str, logins: dict[str, str]) -> None:
     with trunkline.connect(db_url) as owner:
         owner.create_topic("orders", partitions=2)
+    reads_in_groups = {"consume", "claim", "create group", "groups", "describe group"}
     allowed = {
         "producer": {"publish", "publish_many", "topic", "offsets"},
-        "consumer": {"read", "offsets", "topic", "pin"},
+        "consumer": {"read", "offsets", "topic", "pin", *reads_in_groups},
         "admin": {
             "publish",
             "publish_many",
@@ -54,6 +64,9 @@ def test_each_role_may_do_its_own_and_nothing_else(db_url: str, logins: dict[str
             "alter",
             "delete",
             "retention",
+            *reads_in_groups,
+            "seek group",
+            "delete group",
         },
     }
     for kind in KINDS:
@@ -70,6 +83,13 @@ def test_each_role_may_do_its_own_and_nothing_else(db_url: str, logins: dict[str
                 "alter": partial(tl.alter_topic, "other", retention_bytes=1),
                 "retention": tl.retention_run,
                 "delete": partial(tl.delete_topic, "other"),
+                "consume": partial(_consume, tl, "at_least_once"),
+                "claim": partial(_consume, tl, "at_most_once"),
+                "create group": partial(tl.create_group, f"of-{kind}", ["orders"]),
+                "groups": tl.groups,
+                "describe group": partial(tl.describe_group, "of-consumer"),
+                "seek group": partial(tl.seek_group, "of-consumer", "orders", "start", execute=True),
+                "delete group": partial(tl.delete_group, "of-consumer"),
             }
             done = set()
             for name, call in calls.items():
@@ -97,10 +117,41 @@ def test_producers_and_consumers_have_functions_and_no_tables(db_url: str, login
                 "segment_partition",
                 "producer",
                 "segment_1",
+                "reader_group",
+                "group_cursor",
+                "group_ledger",
+                "group_member",
+                "group_swept",
+                "session_beat",
             ):
                 for statement in ("select from trunkline.{}", "delete from trunkline.{}"):
                     with pytest.raises(psycopg.errors.InsufficientPrivilege):
                         connection.execute(sql.SQL(statement).format(sql.Identifier(table)))
+
+
+def test_what_a_role_may_call_is_what_the_headers_say(db_url: str) -> None:
+    """Function by function, and no table, view or sequence for anybody."""
+    functions = (
+        "select coalesce(array_agg(proname::text), '{}') from pg_proc where pronamespace = 'trunkline'::regnamespace"
+        " and has_function_privilege(%s, oid, 'execute')"
+    )
+    relations = (
+        "select coalesce(array_agg(relname::text), '{}') from pg_class where relnamespace = 'trunkline'::regnamespace"
+        " and case when relkind = 'S' then has_sequence_privilege(%s, oid, 'usage, select, update')"
+        " when relkind in ('r', 'v') then has_table_privilege(%s, oid, 'select, insert, update, delete, truncate')"
+        " end"
+    )
+    with psycopg.connect(db_url) as connection:
+        for kind in (*KINDS, "public"):
+            role = "public" if kind == "public" else f"trunkline_{kind}"
+            expected = set() if kind == "public" else set(script.functions_of(kind))
+            (called,) = connection.execute(functions, [role]).fetchone() or ([],)
+            assert set(called) == expected, kind
+            assert connection.execute(relations, [role, role]).fetchone() == ([],)
+    assert {"group_commit", "group_take", "member_session", "group_claim"} <= set(script.functions_of("consumer"))
+    assert not [name for name in script.functions_of("producer") if name.startswith(("group_", "member_"))]
+    for administrators_only in ("group_seek", "group_delete"):
+        assert administrators_only not in script.functions_of("consumer")
 
 
 def test_a_producer_publishes_into_segments_that_were_made_later(db_url: str, logins: dict[str, str]) -> None:
@@ -142,6 +193,28 @@ def test_a_temporary_table_does_not_hijack_a_function(db_url: str, logins: dict[
             connection.execute("create function pg_temp.clock_now() returns timestamptz language sql as 'select now()'")
             connection.execute("select trunkline.log_publish('orders', 'x')")
         assert [record.payload for record in tl.read("orders")] == [b"x"]
+
+
+@pytest.mark.direct("the temporary tables would outlive the client that made them")
+def test_a_temporary_table_does_not_hijack_a_group(db_url: str, logins: dict[str, str]) -> None:
+    """Also where the caller's own path puts its functions and tables first."""
+    with trunkline.connect(db_url) as tl:
+        tl.create_topic("orders")
+        tl.publish("orders", b"x")
+        with psycopg.connect(logins["consumer"], autocommit=True) as connection:
+            for table in ("group_ledger", "group_cursor", "group_member", "reader_group", "session_beat", "topic"):
+                connection.execute(sql.SQL("create temp table {} (x int)").format(sql.Identifier(table)))
+            for function, kind in (("clock_now", "timestamptz"), ("lock_class", "integer")):
+                statement = "create function pg_temp.{}() returns {} language sql as 'select null::{}'"
+                connection.execute(sql.SQL(statement).format(*map(sql.SQL, (function, kind, kind))))
+            connection.execute("set search_path = pg_temp, trunkline")
+            connection.execute("select trunkline.group_enter('g', '{1}', true)")
+            connection.execute("select trunkline.member_beat()")
+            connection.execute("select trunkline.member_join(1, 1, 60, '{1}', 'm', 1)")
+            assert connection.execute("select * from trunkline.group_take(1, '{1}')").fetchall() == [(1, 1, 1)]
+            connection.execute("select trunkline.group_commit(1, '{1}', '{1}', '{2}')")
+            connection.execute("select trunkline.group_sweep()")
+        assert [(each.cursor, each.epoch) for each in tl.describe_group("g").partitions] == [(2, 1)]
 
 
 def test_no_session_can_set_the_clock(db_url: str, logins: dict[str, str]) -> None:

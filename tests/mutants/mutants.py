@@ -30,17 +30,21 @@ class Mutant:
 
 
 def install_mutant(url: str, mutant: Mutant) -> None:
+    install_changes(url, mutant.changes, mutant.statements)
+
+
+def install_changes(url: str, changes: Sequence[tuple[str, str, str]], statements: Sequence[str] = ()) -> None:
     """Replace functions of the schema by the changed ones. Fails where the text to be changed is not there."""
     texts: dict[str, str] = {}
-    for function, old, new in mutant.changes:
+    for function, old, new in changes:
         text = texts.get(function) or script.functions()[function]
         changed, count = re.subn(_loosely(old), lambda _, new=new: new, text)  # type: ignore[misc]
-        assert count == 1, f"{function} has {count} times what {mutant.name} changes: {old}"
+        assert count == 1, f"{function} has {count} times what the mutant changes: {old}"
         texts[function] = changed
     with psycopg.connect(url, autocommit=True) as connection:
         for text in texts.values():
             connection.execute(text.replace("create function", "create or replace function", 1).encode())
-        for statement in mutant.statements:
+        for statement in statements:
             connection.execute(statement.encode())
 
 

@@ -1,7 +1,7 @@
 -- Lets a group read a topic, from its start ('earliest'), its end ('latest'), an offset that lies in every partition, or
 -- a time on. Where the group reads the topic already it keeps its place, and partitions that were added since begin at
 -- their start. Returns how many cursors were made.
--- locks: the group
+-- locks: the group, then the row of the topic, so that it is not deleted meanwhile
 -- errors: TL001 TL002, TL005 an offset outside a partition's log, 55P03
 -- grants: consumer, admin
 create function trunkline.group_begin(
@@ -24,6 +24,10 @@ begin
     perform from trunkline.reader_group g where g.group_id = group_begin.group_id;
     if not found then
         raise exception 'the group was deleted' using errcode = 'TL002', hint = 'create it again';
+    end if;
+    perform from trunkline.topic t where t.topic_id = group_begin.topic_id for key share;
+    if not found then
+        perform trunkline.topic_raise_missing(topic_id, null);
     end if;
     is_known := exists (select from trunkline.group_cursor c join trunkline.topic_partition p using (partition_id)
         where c.group_id = group_begin.group_id and p.topic_id = group_begin.topic_id);

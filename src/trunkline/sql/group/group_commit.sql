@@ -16,23 +16,25 @@ declare
 begin
     if (cardinality(cursor_ids) > 0 and cardinality(epochs) = cardinality(cursor_ids)
         and cardinality(next_offsets) = cardinality(cursor_ids)
-        and (from_offsets is null or cardinality(from_offsets) = cardinality(cursor_ids))
-        and array_position(cursor_ids, null) is null and array_position(next_offsets, null) is null) is not true then
+        and (from_offsets is null or cardinality(from_offsets) = cardinality(cursor_ids))) is not true then
         raise exception 'cursors, epochs and offsets must be as many, and at least one' using errcode = 'TL001';
     end if;
     perform trunkline.log_guard_commit();
-    perform trunkline.lock_cursors(cursor_ids);
+    if trunkline.lock_cursors(cursor_ids) <> cardinality(cursor_ids) then
+        raise exception 'a cursor is named twice: %', array_to_string(cursor_ids, ', ') using errcode = 'TL001';
+    end if;
     if current_setting('transaction_isolation') = 'read committed' then
         written := trunkline.group_advance(member_id, cursor_ids, epochs, next_offsets, from_offsets);
     else
         begin
             written := trunkline.group_advance(member_id, cursor_ids, epochs, next_offsets, from_offsets);
         exception when unique_violation or serialization_failure then
-            raise exception 'the cursor was moved after this transaction''s snapshot' using errcode = '40001',
-                hint = 'run the transaction again, or commit cursors in READ COMMITTED, which does not meet this';
+            perform trunkline.group_raise_moved();
         end;
     end if;
     if written <> cardinality(cursor_ids) then
-        perform trunkline.group_raise_fenced(member_id, cursor_ids, epochs, next_offsets);
+        perform trunkline.group_check_held(member_id, cursor_ids, epochs);
+        raise exception 'a commit does not take a cursor back: %', array_to_string(cursor_ids, ', ')
+            using errcode = 'TL001', hint = 'seek to go back';
     end if;
 end $$;

@@ -13,6 +13,9 @@ declare
     id      integer;
     made_id integer;
 begin
+    if (cardinality(topic_ids) >= 1) is not true then
+        raise exception 'a consumer reads at least one topic' using errcode = 'TL001';
+    end if;
     if may_create then
         perform trunkline.group_check_name(name);
         insert into trunkline.reader_group as g (incarnation, name, created_at)

@@ -6,6 +6,8 @@ language plpgsql volatile
 as $$
 begin
     perform trunkline.lock_cursors(cursor_ids);
-    delete from trunkline.group_ledger l where l.cursor_id = any (cursor_ids);
+    -- With it the sweep's mark, which the sweep holds while it deletes from the ledger: in the other order each of the
+    -- two could wait for the other.
     delete from trunkline.group_cursor c where c.cursor_id = any (cursor_ids);
+    delete from trunkline.group_ledger l where l.cursor_id = any (cursor_ids);
 end $$;

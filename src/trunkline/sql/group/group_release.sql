@@ -1,7 +1,7 @@
 -- Gives partitions back, where their cursors stand: whoever takes them next goes on there. Those that the member has
 -- lost already are left as they are; how many were given back.
 -- locks: the cursors, in ascending order
--- errors: 55P03
+-- errors: TL001, 40001, 55P03
 -- grants: consumer
 create function trunkline.group_release(member_id integer, cursor_ids integer[]) returns integer
 language plpgsql volatile security definer
@@ -21,4 +21,6 @@ begin
     where n.member_id = group_release.member_id;
     get diagnostics written = row_count;
     return written;
+exception when unique_violation then
+    perform trunkline.group_raise_moved();
 end $$;

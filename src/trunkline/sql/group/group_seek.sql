@@ -2,7 +2,7 @@
 -- says what would be done. Members that hold the partitions lose them: what they have in hand cannot be committed, and
 -- they take them again at the new place.
 -- locks: the cursors, in ascending order
--- errors: TL001 TL002 TL005, 55P03
+-- errors: TL001 TL002 TL005, 40001, 55P03
 -- grants: admin
 create function trunkline.group_seek(
     name text, topic text, only_partition integer, target text, at_offset bigint default null,
@@ -28,6 +28,9 @@ begin
         end if;
         select l.seq, l.epoch, l.next_offset into newest from trunkline.group_ledger l
         where l.cursor_id = place.cursor_id order by l.seq desc limit 1;
+        if not found then
+            perform trunkline.group_raise_gone(place.cursor_id);
+        end if;
         partition := place.partition;
         from_offset := newest.next_offset;
         to_offset := trunkline.group_target(sought_id, place.partition, target, at_offset, at_time, other_id);
@@ -42,4 +45,6 @@ begin
             topic || coalesce(' partition ' || only_partition, '') using errcode = 'TL002',
             hint = format('see: trunkline group describe %s', name);
     end if;
+exception when unique_violation then
+    perform trunkline.group_raise_moved();
 end $$;

@@ -3,7 +3,7 @@
 -- Whoever held one before can no longer commit it: also what that transaction was still about to do has ended, or is
 -- refused.
 -- locks: the cursors, in ascending order
--- errors: TL002 a member that has been removed, 55P03
+-- errors: TL001, TL002 a member that has been removed, 40001, 55P03
 -- grants: consumer
 create function trunkline.group_take(member_id integer, cursor_ids integer[])
 returns table (cursor_id integer, epoch integer, next_offset bigint)
@@ -30,4 +30,6 @@ begin
             where l.cursor_id = c.cursor_id order by l.seq desc limit 1) n
         where n.member_id is null or n.member_id = group_take.member_id or not trunkline.member_is_alive(n.member_id)
         returning w.cursor_id, w.epoch, w.next_offset;
+exception when unique_violation then
+    perform trunkline.group_raise_moved();
 end $$;

@@ -1,6 +1,6 @@
 -- Of the given partitions (by their ids), those that have records at or after the given offsets. One index step a
 -- partition; writes nothing. What has been deleted is left out.
--- errors: none
+-- errors: TL001
 -- grants: consumer
 create function trunkline.log_more(partition_ids integer[], next_offsets bigint[])
 returns table (partition_id integer)
@@ -11,6 +11,9 @@ as $$
 declare
     place record;
 begin
+    if (cardinality(partition_ids) = cardinality(next_offsets)) is not true then
+        raise exception 'partitions and offsets must be as many' using errcode = 'TL001';
+    end if;
     for place in
         select last.segment_id, array_agg(p.partition_id) as ids, array_agg(p.partition) as partitions,
             array_agg(last.first_offset) as floors, array_agg(u.next_offset) as asked

@@ -1,7 +1,7 @@
 -- Ends memberships, and gives back what these members still hold, where their cursors stand. With only_dead, those of
 -- them that are alive are left as they are. How many have gone.
 -- locks: the cursors that they hold, in ascending order
--- errors: 55P03
+-- errors: 40001, 55P03
 -- grants: consumer
 create function trunkline.member_leave(member_ids integer[], only_dead boolean default false) returns integer
 language plpgsql volatile security definer
