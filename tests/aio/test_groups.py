@@ -95,18 +95,22 @@ async def test_S0_13_after_everybody_has_gone_reading_goes_on_at_the_stored_curs
         assert await consumer.poll() == []
 
 
+@pytest.mark.direct("there every heartbeat is a row")
 async def test_S0_09_a_poll_returns_what_exists_and_an_empty_one_writes_nothing(
-    db_url: str, still_server: None
+    db_url: str, direct_url: str, still_server: None
 ) -> None:
+    """Method: the next transaction id before and after many empty polls; the ring that tells of the member has come."""
     settings = ClientSettings(ring=False)
     async with trunkline.aio.connect(db_url, settings=settings) as tl:
         await tl.create_topic("orders", partitions=2)
         await tl.publish_many("orders", numbered(3), partition=1)
-        async with tl.consumer("orders", group="billing", create=True) as consumer:
-            assert len(await consumer.poll(max_records=100)) == 3
-            await consumer.commit()
-            await consumer.poll()
-            with psycopg.connect(db_url, autocommit=True) as connection:
+        await tl.create_group("billing", "orders")
+        with psycopg.connect(direct_url, autocommit=True) as connection:
+            connection.execute("listen trunkline_g1")
+            async with tl.consumer("orders", group="billing") as consumer:
+                assert len(await consumer.poll(max_records=100)) == 3
+                await consumer.commit()
+                assert [ring.channel for ring in connection.notifies(timeout=60, stop_after=1)] == ["trunkline_g1"]
                 counters = (
                     "select txid_snapshot_xmax(txid_current_snapshot()), (select count(*) from trunkline.group_ledger)"
                 )
@@ -115,6 +119,7 @@ async def test_S0_09_a_poll_returns_what_exists_and_an_empty_one_writes_nothing(
                 before = connection.execute(counters).fetchone()
                 for _ in range(20):
                     assert await consumer.poll(wait_s=0.01) == []
+                    assert await consumer.poll() == []
                 assert connection.execute(counters).fetchone() == before
 
 

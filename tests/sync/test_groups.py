@@ -96,16 +96,22 @@ def test_S0_13_after_everybody_has_gone_reading_goes_on_at_the_stored_cursor(db_
         assert consumer.poll() == []
 
 
-def test_S0_09_a_poll_returns_what_exists_and_an_empty_one_writes_nothing(db_url: str, still_server: None) -> None:
+@pytest.mark.direct("there every heartbeat is a row")
+def test_S0_09_a_poll_returns_what_exists_and_an_empty_one_writes_nothing(
+    db_url: str, direct_url: str, still_server: None
+) -> None:
+    """Method: the next transaction id before and after many empty polls; the ring that tells of the member has come."""
     settings = ClientSettings(ring=False)
     with trunkline.connect(db_url, settings=settings) as tl:
         tl.create_topic("orders", partitions=2)
         tl.publish_many("orders", numbered(3), partition=1)
-        with tl.consumer("orders", group="billing", create=True) as consumer:
-            assert len(consumer.poll(max_records=100)) == 3
-            consumer.commit()
-            consumer.poll()
-            with psycopg.connect(db_url, autocommit=True) as connection:
+        tl.create_group("billing", "orders")
+        with psycopg.connect(direct_url, autocommit=True) as connection:
+            connection.execute("listen trunkline_g1")
+            with tl.consumer("orders", group="billing") as consumer:
+                assert len(consumer.poll(max_records=100)) == 3
+                consumer.commit()
+                assert [ring.channel for ring in connection.notifies(timeout=60, stop_after=1)] == ["trunkline_g1"]
                 counters = (
                     "select txid_snapshot_xmax(txid_current_snapshot()), (select count(*) from trunkline.group_ledger)"
                 )
@@ -114,6 +120,7 @@ def test_S0_09_a_poll_returns_what_exists_and_an_empty_one_writes_nothing(db_url
                 before = connection.execute(counters).fetchone()
                 for _ in range(20):
                     assert consumer.poll(wait_s=0.01) == []
+                    assert consumer.poll() == []
                 assert connection.execute(counters).fetchone() == before
 
 

@@ -146,7 +146,7 @@ class Watch:
         self._pooled = False
         self._beat_due = 0.0
         self._poll_due = 0.0
-        self._sweep_due = 0.0
+        self._sweep_due = monotonic() + SWEEP_INTERVAL_S
         self._idle_polls = 0
 
     async def start(self) -> Session:
