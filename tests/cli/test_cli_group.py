@@ -342,10 +342,10 @@ def test_where_a_seek_leads(run: Run, tl: Client, billing: None) -> None:
 def test_a_seek_says_that_living_members_lose_what_they_have_in_hand(run: Run, tl: Client, reader: Consumer) -> None:
     seek = ("group", "seek", "billing", "--topic", "orders", "--to", "start")
     lose = "lose what they have in hand, and go on at the new place"
-    assert run(*seek).stderr == f"nothing was changed; add --execute: its 1 living members will {lose}\n"
+    assert run(*seek).stderr == f"nothing was changed; add --execute: its 1 living member will {lose}\n"
     reader.commit()
     assert cursors(tl) == [11, 11]
-    assert run(*seek, "--execute").stderr == f"moved group billing; its 1 living members {lose}\n"
+    assert run(*seek, "--execute").stderr == f"moved group billing; its 1 living member {lose}\n"
     tl.publish("orders", b"x", partition=0)
     got: list[Record] = []
     while len(got) < 21:

@@ -195,7 +195,7 @@ def seek(
         ["topic", "partition", "from", "to", "effect"],
         [(move.topic, move.partition, move.from_offset, move.to_offset, _effect(move)) for move in moves],
     )
-    members = f"its {alive} living members " if alive else ""
+    members = f"its {alive} living member{'' if alive == 1 else 's'} " if alive else ""
     # Sentences are for people: what a pipe gets is the table.
     if execute:
         click.echo(f"moved group {name}" + (f"; {members}{LOSE}" if alive else ""), err=True)
