@@ -75,3 +75,17 @@ def make_database(
 def db_url(make_database: Callable[[], str]) -> str:
     """A database of the test's own with the schema installed."""
     return make_database()
+
+
+@pytest.fixture
+def still_server(server: Server) -> Iterator[None]:
+    """The shared server without autovacuum, which takes transaction ids when it likes."""
+    workers = "select count(*) from pg_stat_activity where backend_type = 'autovacuum worker'"
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("alter system set autovacuum = off")
+        connection.execute("select pg_reload_conf()")
+        while connection.execute(workers).fetchone() != (0,):
+            pass
+        yield
+        connection.execute("alter system reset autovacuum")
+        connection.execute("select pg_reload_conf()")

@@ -86,11 +86,18 @@ def __getattr__(name: str) -> object:
     return value
 
 
-def connect(url: str | None = None, *, dev: bool = False, settings: ClientSettings | None = None) -> Client:
+def connect(
+    url: str | None = None,
+    *,
+    dev: bool = False,
+    settings: ClientSettings | None = None,
+    doorbell_url: str | None = None,
+) -> Client:
     """Connect to the given server, else ``TRUNKLINE_URL``, else a running ``trunkline dev``.
 
-    ``dev=True`` starts the embedded server, and installs the schema, if need be.
+    ``dev=True`` starts the embedded server, and installs the schema, if need be. Where the URL leads through a pooler,
+    ``doorbell_url`` (else ``TRUNKLINE_DOORBELL_URL``) may lead past it, for the one session that listens.
     """
     from trunkline.client.sync.client import Client
 
-    return Client.open(url, dev=dev, settings=settings)
+    return Client.open(url, dev=dev, settings=settings, doorbell_url=doorbell_url)

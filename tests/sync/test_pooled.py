@@ -159,3 +159,35 @@ def test_a_session_that_ends_at_commit_leaves_no_false_answer(
         else:
             assert isinstance(outcome, errors.OutcomeUnknown)
             assert records == []
+
+
+def test_S4_09_a_group_behind_a_pooler_works_by_polling_and_heartbeats(pooled_url: str) -> None:
+    settings = ClientSettings(poll_max_s=0.2)
+    with trunkline.connect(pooled_url, settings=settings) as tl:
+        tl.create_topic("orders", partitions=2)
+        with tl.consumer("orders", group="billing", create=True) as consumer:
+            assert not tl._watch.hears
+            for number in range(5):
+                at = tl.publish("orders", b"%d" % number)
+                got = consumer.poll(wait_s=60)
+                assert [(record.partition, record.offset) for record in got] == [(at.partition, at.offset)]
+                consumer.commit()
+            described = tl.describe_group("billing")
+            assert [(member.is_alive, member.by_session) for member in described.members] == [(True, False)]
+            assert described.lag == 0
+
+
+def test_S4_09_the_session_that_listens_may_lead_past_the_pooler(pooled_url: str, direct_url: str) -> None:
+    settings = ClientSettings(poll_max_s=3600)
+    with trunkline.connect(pooled_url, settings=settings, doorbell_url=direct_url) as tl:
+        assert is_pooled(tl)
+        tl.create_topic("orders", partitions=2)
+        with tl.consumer("orders", group="billing", create=True) as consumer:
+            assert tl._watch.hears
+            assert consumer.poll(wait_s=0.1) == []
+            at = tl.publish("orders", b"one")
+            got = consumer.poll(wait_s=60)
+            assert [(record.partition, record.offset) for record in got] == [(at.partition, at.offset)]
+            consumer.commit()
+            described = tl.describe_group("billing")
+            assert [(member.is_alive, member.by_session) for member in described.members] == [(True, True)]

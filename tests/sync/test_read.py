@@ -212,7 +212,7 @@ def test_the_sql_function_says_so_where_it_shows_only_the_first_thousand(db_url:
     assert "1500" in notices[0]
 
 
-def test_reading_writes_nothing(db_url: str) -> None:
+def test_reading_writes_nothing(db_url: str, still_server: None) -> None:
     """Goal: an idle reader costs no WAL and no transaction id. Method: both counters around reads, on a quiet topic,
     after a publish whose ring is not under way any more: there is none."""
     with trunkline.connect(db_url, settings=ClientSettings(ring=False)) as tl:

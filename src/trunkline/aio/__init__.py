@@ -20,14 +20,19 @@ __all__ = ["AsyncClient", "AsyncConsumer", "connect"]
 class _Connecting:
     """A client to be: ``await`` it, or use it in ``async with``."""
 
-    def __init__(self, url: str | None, settings: ClientSettings | None, *, dev: bool) -> None:
+    def __init__(
+        self, url: str | None, settings: ClientSettings | None, doorbell_url: str | None, *, dev: bool
+    ) -> None:
         self._url = url
         self._dev = dev
         self._settings = settings
+        self._doorbell_url = doorbell_url
         self._client: AsyncClient | None = None
 
     def __await__(self) -> Generator[Any, None, AsyncClient]:
-        return AsyncClient.open(self._url, dev=self._dev, settings=self._settings).__await__()
+        return AsyncClient.open(
+            self._url, dev=self._dev, settings=self._settings, doorbell_url=self._doorbell_url
+        ).__await__()
 
     async def __aenter__(self) -> AsyncClient:
         self._client = await self
@@ -40,9 +45,16 @@ class _Connecting:
         await self._client.close()
 
 
-def connect(url: str | None = None, *, dev: bool = False, settings: ClientSettings | None = None) -> _Connecting:
+def connect(
+    url: str | None = None,
+    *,
+    dev: bool = False,
+    settings: ClientSettings | None = None,
+    doorbell_url: str | None = None,
+) -> _Connecting:
     """Connect to the given server, else ``TRUNKLINE_URL``, else a running ``trunkline dev``.
 
-    ``dev=True`` starts the embedded server, and installs the schema, if need be.
+    ``dev=True`` starts the embedded server, and installs the schema, if need be. Where the URL leads through a pooler,
+    ``doorbell_url`` (else ``TRUNKLINE_DOORBELL_URL``) may lead past it, for the one session that listens.
     """
-    return _Connecting(url, settings, dev=dev)
+    return _Connecting(url, settings, doorbell_url, dev=dev)

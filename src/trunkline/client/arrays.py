@@ -15,12 +15,13 @@ from psycopg.pq import Format
 
 _HEADER = Struct("!iiIii").pack
 _INT4 = Struct("!ii").pack
+_INT8 = Struct("!iq").pack
 _LENGTH = Struct("!i").pack
 _NULL = _LENGTH(-1)
 _LENGTHS = [_LENGTH(n) for n in range(4096)]
 _KNOWN = len(_LENGTHS)
 
-_INT4_OID, _TEXT_OID, _BYTEA_OID = 23, 25, 17
+_INT4_OID, _INT8_OID, _TEXT_OID, _BYTEA_OID = 23, 20, 25, 17
 
 
 class EncodedArray:
@@ -47,6 +48,10 @@ class IntegerArray(EncodedArray):
     __slots__ = ()
 
 
+class OffsetArray(EncodedArray):
+    __slots__ = ()
+
+
 def bytea_array(values: Sequence[bytes | None]) -> ByteaArray:
     """Encode; None becomes null."""
     return ByteaArray(_encode(values, _BYTEA_OID))
@@ -67,6 +72,13 @@ def integer_array(values: Sequence[int]) -> IntegerArray:
     parts = [_HEADER(1, 0, _INT4_OID, len(values), 1)]
     parts += [_INT4(4, value) for value in values]
     return IntegerArray(b"".join(parts))
+
+
+def offset_array(values: Sequence[int]) -> OffsetArray:
+    """Encode eight-byte integers. The driver would choose their width by the values of the first call."""
+    parts = [_HEADER(1, 0, _INT8_OID, len(values), 1)]
+    parts += [_INT8(8, value) for value in values]
+    return OffsetArray(b"".join(parts))
 
 
 def _encode(values: Sequence[bytes | None], oid: int) -> bytes:
@@ -110,8 +122,13 @@ class _IntegerArrayDumper(_ArrayDumper):
     oid = 1007
 
 
+class _OffsetArrayDumper(_ArrayDumper):
+    oid = 1016
+
+
 def register(context: AdaptContext) -> None:
     """Let a connection send these arrays."""
     context.adapters.register_dumper(ByteaArray, _ByteaArrayDumper)
     context.adapters.register_dumper(TextArray, _TextArrayDumper)
     context.adapters.register_dumper(IntegerArray, _IntegerArrayDumper)
+    context.adapters.register_dumper(OffsetArray, _OffsetArrayDumper)

@@ -27,6 +27,14 @@ def resolve(url: str | None = None, *, dev: bool = False, environment: Mapping[s
     return found
 
 
+def resolve_doorbell(url: str | None = None, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Where to listen, if that is not where everything else goes: the argument, else ``TRUNKLINE_DOORBELL_URL``."""
+    found = url if url is not None else environment.get("TRUNKLINE_DOORBELL_URL") or None
+    if found is not None:
+        parse(found)
+    return found
+
+
 def parse(url: str) -> dict[str, str]:
     """The parts of a connection string; what is malformed is never repeated, as it may hold a password."""
     if not isinstance(url, str):

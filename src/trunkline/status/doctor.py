@@ -137,7 +137,7 @@ class _Examination:
                 "connection",
                 "through a pooler: statements are not prepared, readers poll instead of being woken, and each process "
                 "that reads with a group writes a row at every heartbeat",
-                "give consumers a direct connection where records are to arrive at once",
+                "to wake them, let TRUNKLINE_DOORBELL_URL lead past the pooler, for the one session that listens",
             )
         return Finding("ok", "connection", "direct")
 

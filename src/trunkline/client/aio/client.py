@@ -49,7 +49,7 @@ class AsyncClient:
     Every call ends by ``deadline_s``, with a result or a typed error. After ``close`` every call raises Closed.
     """
 
-    def __init__(self, url: str, settings: ClientSettings) -> None:
+    def __init__(self, url: str, settings: ClientSettings, doorbell_url: str | None = None) -> None:
         self.url_shown = target.shown(url)
         self.settings = settings
         self._pool = Pool(url, settings)
@@ -60,17 +60,27 @@ class AsyncClient:
         self._groups = Groups(self._server)
         self._shield = Shield()
         self._ringer = Ringer(url, settings)
-        self._watch = Watch(url, settings, self._server)
+        self._watch = Watch(doorbell_url or url, settings, self._pool)
         self._lanes: dict[str, Lane] = {}
         self._limits = BatchLimits(settings.batch_records_max, settings.batch_bytes_max, settings.record_alone_bytes)
         self._producer_id = uuid4() if settings.idempotent else None
 
     @classmethod
     async def open(
-        cls, url: str | None = None, *, dev: bool = False, settings: ClientSettings | None = None
+        cls,
+        url: str | None = None,
+        *,
+        dev: bool = False,
+        settings: ClientSettings | None = None,
+        doorbell_url: str | None = None,
     ) -> AsyncClient:
-        """Connect, and make sure that the server can be used: it fails here rather than at the first publish."""
-        client = cls(target.resolve(url, dev=dev), settings or ClientSettings.from_environment())
+        """Connect, and make sure that the server can be used: it fails here rather than at the first publish.
+
+        Where ``url`` leads through a pooler, ``doorbell_url`` (else ``TRUNKLINE_DOORBELL_URL``) may lead past it, for
+        the one session that listens.
+        """
+        found = target.resolve(url, dev=dev)
+        client = cls(found, settings or ClientSettings.from_environment(), target.resolve_doorbell(doorbell_url))
         async with client._pool.connection(client._server.deadline()):
             pass
         return client

@@ -24,7 +24,7 @@ from trunkline.client.aio.doorbell import Ringer
 from trunkline.client.aio.fetching import Fetcher, Owned, Shared
 from trunkline.client.aio.member import Member
 from trunkline.client.aio.server import Server
-from trunkline.client.aio.shim import Mutex, Shield, Waiter
+from trunkline.client.aio.shim import Mutex, Shield, Waiter, caller
 from trunkline.client.aio.topics import Topics
 from trunkline.client.aio.transaction import Effects, GroupTransaction
 from trunkline.client.aio.watch import Seat, Watch
@@ -40,7 +40,7 @@ from trunkline.engine.checks import (
     check_topic_names,
     check_whole,
 )
-from trunkline.engine.holdings import Holding
+from trunkline.engine.holdings import Holding, Piece
 from trunkline.errors import Closed, Fenced, InUse, InvalidArgument, NotFound, TrunklineError
 from trunkline.records import Batch, GroupRecord, PartitionLag, Position, Record
 from trunkline.settings import ConsumerSettings, Delivery
@@ -104,6 +104,7 @@ class AsyncConsumer:
         self._chunk_of: Holding | None = None
         self._chunks: list[tuple[Holding, Iterator[GroupRecord]]] = []
         self._current: GroupRecord | None = None
+        self._looping: object = None
         self._commit_due = 0.0
 
     # -- coming and going --
@@ -134,7 +135,10 @@ class AsyncConsumer:
         if self._seat is not None:
             self._seat.nudge()
         if released is not None:
-            await released.wait(self._rooms.server.settings.deadline_s)
+            try:
+                await released.wait(self._rooms.server.settings.deadline_s)
+            except TimeoutError:
+                raise InUse("this consumer cannot be closed while it is used, as inside its transaction") from None
         try:
             if self._member is not None:
                 try:
@@ -232,11 +236,11 @@ class AsyncConsumer:
         with self._using():
             self._refuse("exactly_once", "use transaction()")
             found = await self._next(max_records, bytes_max, wait_s, whole=True)
-            return [batch for _, batches in found for batch in batches]
+            return [piece.batch for _, pieces in found for piece in pieces]
 
     async def _next(
         self, max_records: int, bytes_max: int | None, wait_s: float, *, whole: bool
-    ) -> list[tuple[Holding, list[Batch]]]:
+    ) -> list[tuple[Holding, list[Piece]]]:
         check_whole("max_records", max_records, least=1, most=INT4_MAX)
         limit = self._rooms.server.settings.read_bytes_max if bytes_max is None else bytes_max
         check_whole("bytes_max", limit, least=1)
@@ -247,20 +251,27 @@ class AsyncConsumer:
 
     async def _found(
         self, max_records: int, bytes_max: int, deadline: float, *, whole: bool
-    ) -> list[tuple[Holding, list[Batch]]]:
-        """What there is now, or comes before the deadline."""
+    ) -> list[tuple[Holding, list[Piece]]]:
+        """What there is now, or comes before the deadline. Who does not wait at all gets what is there for certain,
+        whether a hint of it has come or not."""
         fetcher, seat = self._fetcher, self._seat
         assert fetcher is not None
         assert seat is not None
+        must_look = deadline <= monotonic()
         while True:
             await self._attend()
             found = await fetcher.take(max_records, bytes_max, whole=whole)
             left_s = deadline - monotonic()
-            if found or left_s <= 0:
+            if found:
                 return found
-            self._rooms.watch.poll_soon()
-            await seat.wait(fetcher.awaited(), min(left_s, self._attention_s()))
-            self._check_open()
+            if left_s > 0:
+                self._rooms.watch.poll_soon()
+                await seat.wait(fetcher.awaited(), min(left_s, self._attention_s()))
+                self._check_open()
+            elif must_look and await fetcher.look(self._rooms.server):
+                must_look = False
+            else:
+                return found
 
     def _check_open(self) -> None:
         self._rooms.server.pool.check_usable()
@@ -290,10 +301,29 @@ class AsyncConsumer:
     # -- iterating --
 
     def __aiter__(self) -> AsyncIterator[GroupRecord]:
+        self._looping = caller()
         return self
 
     async def __anext__(self) -> GroupRecord:
         """The next record, however long it takes; ends when the consumer is closed."""
+        if self._looping != caller():
+            # The next record would count this one's as handled while the other is still at it.
+            raise InUse("two tasks iterate over this consumer; give each one its own")
+        return self._at_hand() or await self._next_in_loop()
+
+    def _at_hand(self) -> GroupRecord | None:
+        """The next record, where it is in memory and nothing else has to be done first."""
+        now = monotonic()
+        if self._in_use or self._closed or self._seat is None or self._seat.has_news or now >= self._commit_due:
+            return None
+        record = next(self._chunk, None)
+        if record is not None:
+            self._count_current()
+            self._current = record
+            self._away_since = now
+        return record
+
+    async def _next_in_loop(self) -> GroupRecord:
         with self._using():
             self._refuse("exactly_once", "use transaction()")
             if self._closed:
@@ -326,8 +356,8 @@ class AsyncConsumer:
             deadline = monotonic() + self._rooms.server.settings.heartbeat_s
             most = INT4_MAX if self._claims is None else SHARED_RECORDS
             found = await self._found(most, self._settings.fetch_bytes_max, deadline, whole=True)
-            for holding, batches in found:
-                self._chunks += [(holding, batch.marked(holding.mark)) for batch in batches]
+            for holding, pieces in found:
+                self._chunks += [(holding, piece.batch.marked(holding.mark)) for piece in pieces]
         if self._chunks:
             self._chunk_of, self._chunk = self._chunks.pop(0)
 
@@ -532,8 +562,8 @@ class AsyncConsumer:
             raise InvalidArgument(f"this consumer reads {delivery.replace('_', ' ')}: {reason}")
 
 
-def _records(found: list[tuple[Holding, list[Batch]]]) -> list[Record]:
-    return list(chain.from_iterable(batch for _, batches in found for batch in batches))
+def _records(found: list[tuple[Holding, list[Piece]]]) -> list[Record]:
+    return list(chain.from_iterable(piece.batch for _, pieces in found for piece in pieces))
 
 
 def _name() -> str:

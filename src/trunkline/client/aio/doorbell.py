@@ -16,6 +16,7 @@ import msgspec
 from trunkline.client import protocol
 from trunkline.client.aio.connection import ServerConnection, open_connection
 from trunkline.client.aio.shim import Mutex, Service, Stop, Waker
+from trunkline.client.arrays import text_array
 from trunkline.errors import TrunklineError
 from trunkline.settings import ClientSettings
 
@@ -90,7 +91,8 @@ class Ringer:
         try:
             connection = await self._connected()
             connection.deadline = monotonic() + self._settings.statement_timeout_s
-            await connection.call(protocol.RING, [list(rings), [_payload(each) for each in rings.values()]])
+            payloads = [_payload(partitions) for partitions in rings.values()]
+            await connection.call(protocol.RING, [text_array(list(rings)), text_array(payloads)])
         except TrunklineError as error:
             logger.info("a ring was not sent, readers will find the records when they poll: %s", error)
             await self._disconnect()

@@ -18,7 +18,7 @@ from trunkline.client.aio.doorbell import Ringer
 from trunkline.client.aio.server import Server
 from trunkline.client.aio.topics import Topics
 from trunkline.client.aio.watch import Seat, Watch
-from trunkline.client.arrays import integer_array
+from trunkline.client.arrays import integer_array, offset_array
 from trunkline.engine.assignment import balanced
 from trunkline.engine.holdings import Holding
 from trunkline.engine.views import GroupView, SeenCursor
@@ -62,7 +62,12 @@ class Member:
         ((self.member_id,),) = await self._server.repeat(protocol.MEMBER_JOIN, parameters)
         self._watch.join_group(self._seat, self.group_id)
         self._ringer.ring_group(self.group_id)
-        await self.settle(await self._look())
+        try:
+            await self.settle(await self._look())
+        except BaseException:
+            # Nobody would ever read what the others leave to this member.
+            await self.leave()
+            raise
 
     async def _look(self) -> GroupView:
         """The group as it is now."""
@@ -233,7 +238,7 @@ class Member:
 
     def commit_parameters(self, moves: Sequence[tuple[Holding, int]]) -> list[Any]:
         """For a commit inside somebody's transaction: exactly from where the cursors stand."""
-        return [self.member_id, *_columns(moves), [holding.committed for holding, _ in moves]]
+        return [self.member_id, *_columns(moves), offset_array([holding.committed for holding, _ in moves])]
 
     def fence(self, error: Fenced) -> Fenced:
         """Hold what was lost no longer; the error, naming the partitions."""
@@ -263,7 +268,7 @@ class Member:
 def _columns(moves: Sequence[tuple[Holding, int]]) -> list[Any]:
     cursor_ids = integer_array([holding.cursor_id for holding, _ in moves])
     epochs = integer_array([holding.epoch for holding, _ in moves])
-    return [cursor_ids, epochs, [next_offset for _, next_offset in moves]]
+    return [cursor_ids, epochs, offset_array([next_offset for _, next_offset in moves])]
 
 
 def _named(places: Sequence[tuple[str, int]]) -> str:

@@ -33,6 +33,7 @@ class Retention:
         done += await self._release(topic)
         done += await self._steps(topic, ("drop",))
         await self._expire_producers()
+        await self._server.change(protocol.GROUP_SWEEP, [None])
         return done
 
     async def drop(self, segments: list[int]) -> list[RetentionStep]:

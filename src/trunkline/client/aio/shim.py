@@ -15,7 +15,7 @@ from psycopg.waiting import wait_async as wait_for_socket
 
 T = TypeVar("T")
 
-__all__ = ["Mutex", "Service", "Shield", "Stop", "Waiter", "Waker", "sleep", "wait_for_socket"]
+__all__ = ["Mutex", "Service", "Shield", "Stop", "Waiter", "Waker", "caller", "sleep", "wait_for_socket"]
 
 
 class Mutex:
@@ -104,6 +104,11 @@ class Waker:
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+def caller() -> object:
+    """Who calls: the task."""
+    return asyncio.current_task()
 
 
 async def sleep(delay_s: float) -> None:

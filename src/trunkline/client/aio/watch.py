@@ -18,9 +18,9 @@ from psycopg import Notify
 
 from trunkline.client import protocol
 from trunkline.client.aio.connection import Row, ServerConnection, open_connection
-from trunkline.client.aio.server import Server
+from trunkline.client.aio.pool import Pool
 from trunkline.client.aio.shim import Mutex, Service, Stop, Waiter, Waker
-from trunkline.client.arrays import integer_array
+from trunkline.client.arrays import integer_array, offset_array
 from trunkline.engine.backoff import backoff_s
 from trunkline.engine.views import GroupView
 from trunkline.errors import TrunklineError
@@ -130,17 +130,17 @@ class Session(msgspec.Struct, frozen=True):
 class Watch:
     """The watch of one client. Started by its first reader, closed with the client."""
 
-    def __init__(self, url: str, settings: ClientSettings, server: Server) -> None:
+    def __init__(self, url: str, settings: ClientSettings, pool: Pool) -> None:
         self._url = url
         self._settings = settings
-        self._server = server
+        self._pool = pool
         self._mutex = Mutex()
         self._seats: list[Seat] = []
         self._channels: set[str] = set()
         self._listening: set[str] = set()
         self._waker: Waker | None = None
         self._service: Service | None = None
-        self._starting: Waiter[bool] | None = None
+        self._starting: list[Waiter[bool]] = []
         self._connection: ServerConnection | None = None
         self._session_no: int | None = None
         self._pooled = False
@@ -151,24 +151,24 @@ class Watch:
 
     async def start(self) -> Session:
         """Make sure that it runs, and that the process counts as alive; raises where the server cannot be reached."""
-        while True:
-            with self._mutex:
-                starting = self._starting
-                if self._service is None and starting is None:
-                    self._starting = starting = Waiter()
-                    break
+        waiter: Waiter[bool] = Waiter()
+        with self._mutex:
             if self._service is not None:
                 return self.session
-            assert starting is not None
-            await starting.wait(self._settings.deadline_s)
+            is_first = not self._starting
+            self._starting.append(waiter)
+        if not is_first:
+            await waiter.wait(self._settings.deadline_s)
+            return await self.start()
         try:
             await self._begin()
             waker = self._waker = Waker()
             self._service = Service("trunkline-watch", self._loop, wake=waker.wake)
         finally:
             with self._mutex:
-                self._starting = None
-            starting.give(True)
+                waiting, self._starting = self._starting, []
+            for each in waiting:
+                each.give(True)
         return self.session
 
     @property
@@ -179,7 +179,7 @@ class Watch:
     @property
     def hears(self) -> bool:
         """Whether rings arrive here."""
-        return self._connection is not None and self._settings.doorbell
+        return self._connection is not None and not self._pooled and self._settings.doorbell
 
     def seat(self) -> Seat:
         """A seat for a reader; it hears nothing yet."""
@@ -244,40 +244,41 @@ class Watch:
         try:
             while not stop.is_set:
                 try:
-                    if self._connection is None and not self._pooled:
+                    if self._connection is None:
                         await self._begin()
                     await self._round(waker)
                     attempt = 0
+                    continue
                 except TrunklineError as error:
                     logger.warning("the watch lost the server, and tries again: %s", error)
-                    await self._disconnect()
-                    delay = backoff_s(
-                        attempt,
-                        first_s=self._settings.retry_first_s,
-                        max_s=self._settings.retry_max_s,
-                        chance=random.random(),
-                    )
-                    attempt += 1
-                    await stop.wait(delay)
+                except Exception:
+                    # Readers and the process's life in its groups depend on this loop: it must not end unseen.
+                    logger.exception("the watch failed, and tries again")
+                await self._disconnect()
+                attempt += 1
+                await stop.wait(self._pause_s(attempt))
         finally:
             await self._disconnect()
             waker.close()
 
+    def _pause_s(self, attempt: int) -> float:
+        settings = self._settings
+        return backoff_s(attempt, first_s=settings.retry_first_s, max_s=settings.retry_max_s, chance=random.random())
+
     async def _begin(self) -> None:
         """Open the listening session, or find that there can be none, and count as alive."""
-        self._server.pool.check_usable()
+        self._pool.check_usable()
         settings = msgspec.structs.replace(
             self._settings, application_name=f"{self._settings.application_name} doorbell"
         )
         deadline = monotonic() + self._settings.connect_timeout_s
         connection = await open_connection(self._url, settings, deadline)
+        self._connection = connection
         self._listening = set()
         self._pooled = connection.pooled
         if self._pooled:
-            await connection.close()
             await self._beat()
         else:
-            self._connection = connection
             timeout_ms = str(round(self._settings.session_timeout_s * 1000))
             ((self._session_no, _),) = await self._call(protocol.MEMBER_SESSION, [self._session_no, timeout_ms])
         # Whatever happened meanwhile was not heard.
@@ -294,23 +295,20 @@ class Watch:
         if now >= self._sweep_due:
             self._sweep_due = now + SWEEP_INTERVAL_S
             await self._sweep()
-        connection = self._connection
-        if connection is not None:
-            connection.take_notifies()
+        connection = self._connected()
+        connection.take_notifies()
         pause_s = min(self._beat_due, self._poll_due, self._sweep_due) - monotonic()
-        await waker.wait(pause_s, None if connection is None else connection.pgconn.socket)
-        if connection is not None:
-            connection.take_notifies()
+        await waker.wait(pause_s, connection.pgconn.socket)
+        connection.take_notifies()
 
     async def _listen(self) -> None:
-        if self._connection is None or not self._settings.doorbell:
+        if not self.hears:
             return
         for channel in sorted(self._channels - self._listening):
-            self._connection.deadline = monotonic() + self._settings.statement_timeout_s
-            await self._connection.listen(channel, self._hear)
+            await self._connected().listen(channel, self._hear)
             self._listening.add(channel)
-            # What was published before is found by looking.
-            self._poll_due = self._beat_due = 0.0
+            # What was announced before was not heard: whoever reads it looks once more.
+            self._hear(Notify(channel, "", 0))
 
     async def _heartbeat(self) -> None:
         """Show that the process lives, and every seat its group; release what overdue readers hold."""
@@ -323,11 +321,12 @@ class Watch:
                 await self._call(protocol.GROUP_RELEASE, overdue)
         views = {row[0]: GroupView.of(row) for row in await self._call(protocol.GROUP_VIEW, [self._session_no, None])}
         for seat in seats:
-            if seat.group_id in views:
-                seat.show(views[seat.group_id])
+            if seat.group_id is not None:
+                # A group that is not there any more has no members: its own will notice.
+                seat.show(views.get(seat.group_id) or GroupView(seat.group_id, {}, (), (), is_whole=True))
 
     async def _beat(self) -> None:
-        ((self._session_no,),) = await self._server.repeat(protocol.MEMBER_BEAT, [self._session_no])
+        ((self._session_no,),) = await self._call(protocol.MEMBER_BEAT, [self._session_no])
 
     async def _poll(self) -> None:
         """Ask once for everything that the readers wait for, and let those go on that have more."""
@@ -338,7 +337,7 @@ class Watch:
                 awaited[partition_id] = min(offset, awaited.get(partition_id, offset))
         found: set[int] = set()
         if awaited:
-            parameters = [integer_array(list(awaited)), list(awaited.values())]
+            parameters = [integer_array(list(awaited)), offset_array(list(awaited.values()))]
             found = {partition_id for (partition_id,) in await self._call(protocol.MORE, parameters)}
         for seat, wanted in seats:
             if found & wanted.keys():
@@ -351,13 +350,12 @@ class Watch:
         )
 
     async def _sweep(self) -> None:
-        """Clean up after readers that have moved cursors. Not in the listening session: the lock that it holds is free
-        to itself, and its members would look dead to it."""
+        """Clean up after readers that have moved cursors."""
         wrote = [seat for seat in list(self._seats) if seat.wrote]
         if wrote:
             for seat in wrote:
                 seat.wrote = False
-            await self._server.change(protocol.GROUP_SWEEP)
+            await self._call(protocol.GROUP_SWEEP, [self._session_no])
 
     def _hear(self, notify: Notify) -> None:
         if notify.channel.startswith("trunkline_g"):
@@ -368,14 +366,15 @@ class Watch:
             if ids is not None:
                 seat.hint(_rung(notify.payload, ids))
 
-    async def _call(self, statement: Any, parameters: Sequence[Any] = ()) -> list[Row]:
-        if self._connection is None:
-            return await self._server.ask(statement, parameters)
+    async def _call(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        return await self._connected().call(statement, parameters)
+
+    def _connected(self) -> ServerConnection:
+        """The connection, for one statement. Never one of the pool's: what waits for those must not keep the process
+        from showing that it lives."""
+        assert self._connection is not None
         self._connection.deadline = monotonic() + self._settings.statement_timeout_s
-        try:
-            return await self._connection.call(statement, parameters)
-        finally:
-            self._connection.deadline = None
+        return self._connection
 
     async def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -166,6 +166,11 @@ class ServerConnection(Connection[Row]):
         answered: PGresult = result
         return answered
 
+    def forget_prepared(self) -> None:
+        """For somebody's transaction: the driver drops prepared statements at a rollback, or a change of tables."""
+        self._ready_segments.clear()
+        self._ready_to_read = False
+
     def listen(self, channel: str, heard: Callable[[Notify], None]) -> None:
         """Hear what is announced on a channel; also while other statements run."""
         if not self._heard:

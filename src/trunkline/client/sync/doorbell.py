@@ -15,6 +15,7 @@ from time import monotonic
 import msgspec
 
 from trunkline.client import protocol
+from trunkline.client.arrays import text_array
 from trunkline.client.sync.connection import ServerConnection, open_connection
 from trunkline.client.sync.shim import Mutex, Service, Stop, Waker
 from trunkline.errors import TrunklineError
@@ -91,7 +92,8 @@ class Ringer:
         try:
             connection = self._connected()
             connection.deadline = monotonic() + self._settings.statement_timeout_s
-            connection.call(protocol.RING, [list(rings), [_payload(each) for each in rings.values()]])
+            payloads = [_payload(partitions) for partitions in rings.values()]
+            connection.call(protocol.RING, [text_array(list(rings)), text_array(payloads)])
         except TrunklineError as error:
             logger.info("a ring was not sent, readers will find the records when they poll: %s", error)
             self._disconnect()

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any
 
 from trunkline.client import protocol
-from trunkline.client.arrays import integer_array
+from trunkline.client.arrays import integer_array, offset_array
 from trunkline.client.sync.doorbell import Ringer
 from trunkline.client.sync.server import Server
 from trunkline.client.sync.topics import Topics
@@ -63,7 +63,12 @@ class Member:
         ((self.member_id,),) = self._server.repeat(protocol.MEMBER_JOIN, parameters)
         self._watch.join_group(self._seat, self.group_id)
         self._ringer.ring_group(self.group_id)
-        self.settle(self._look())
+        try:
+            self.settle(self._look())
+        except BaseException:
+            # Nobody would ever read what the others leave to this member.
+            self.leave()
+            raise
 
     def _look(self) -> GroupView:
         """The group as it is now."""
@@ -234,7 +239,7 @@ class Member:
 
     def commit_parameters(self, moves: Sequence[tuple[Holding, int]]) -> list[Any]:
         """For a commit inside somebody's transaction: exactly from where the cursors stand."""
-        return [self.member_id, *_columns(moves), [holding.committed for holding, _ in moves]]
+        return [self.member_id, *_columns(moves), offset_array([holding.committed for holding, _ in moves])]
 
     def fence(self, error: Fenced) -> Fenced:
         """Hold what was lost no longer; the error, naming the partitions."""
@@ -264,7 +269,7 @@ class Member:
 def _columns(moves: Sequence[tuple[Holding, int]]) -> list[Any]:
     cursor_ids = integer_array([holding.cursor_id for holding, _ in moves])
     epochs = integer_array([holding.epoch for holding, _ in moves])
-    return [cursor_ids, epochs, [next_offset for _, next_offset in moves]]
+    return [cursor_ids, epochs, offset_array([next_offset for _, next_offset in moves])]
 
 
 def _named(places: Sequence[tuple[str, int]]) -> str:

@@ -34,6 +34,7 @@ class Retention:
         done += self._release(topic)
         done += self._steps(topic, ("drop",))
         self._expire_producers()
+        self._server.change(protocol.GROUP_SWEEP, [None])
         return done
 
     def drop(self, segments: list[int]) -> list[RetentionStep]:

@@ -17,7 +17,7 @@ from psycopg.waiting import wait as wait_for_socket
 
 T = TypeVar("T")
 
-__all__ = ["Mutex", "Service", "Shield", "Stop", "Waiter", "Waker", "sleep", "wait_for_socket"]
+__all__ = ["Mutex", "Service", "Shield", "Stop", "Waiter", "Waker", "caller", "sleep", "wait_for_socket"]
 
 Mutex = threading.Lock
 
@@ -88,6 +88,11 @@ class Waker:
         with self._mutex:
             self._hear.close()
             self._call.close()
+
+
+def caller() -> object:
+    """Who calls: the thread."""
+    return threading.get_ident()
 
 
 def sleep(delay_s: float) -> None:

@@ -1,10 +1,11 @@
 -- Takes away rows of the ledger that newer ones have replaced, beats that are old, and members that are dead: at most
 -- about max_rows of the first. Who took, gave back and sought stays for a day. It remembers how far it came, so that it
 -- never looks twice at what it has deleted, which under a held snapshot stays in the index. How many rows went.
+-- own_session is the number whose lock the calling session itself holds, and which it could not find dead.
 -- locks: the group_swept row of each cursor that is swept; one that another session sweeps is left out
 -- errors: none
 -- grants: consumer, admin
-create function trunkline.group_sweep(max_rows integer default 10000) returns integer
+create function trunkline.group_sweep(max_rows integer default 10000, own_session integer default null) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, trunkline, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -34,11 +35,13 @@ begin
     end loop;
     delete from trunkline.group_ledger l
     where l.kind not in ('c', 'm') and l.at < trunkline.clock_now() - interval '1 day'
-        and exists (select from trunkline.group_ledger x where x.cursor_id = l.cursor_id and x.seq > l.seq);
+        and (exists (select from trunkline.group_ledger x where x.cursor_id = l.cursor_id and x.seq > l.seq)
+            or not exists (select from trunkline.group_cursor c where c.cursor_id = l.cursor_id));
     get diagnostics n = row_count;
     delete from trunkline.session_beat b
     where b.at < trunkline.clock_now() - interval '1 hour'
         or exists (select from trunkline.session_beat x where x.session_no = b.session_no and x.at > b.at);
-    perform trunkline.member_leave(array(select m.member_id from trunkline.group_member m), only_dead => true);
+    perform trunkline.member_leave(array(
+        select m.member_id from trunkline.group_member m where m.session_no is distinct from own_session), only_dead => true);
     return gone + n;
 end $$;
