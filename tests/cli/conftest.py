@@ -41,9 +41,12 @@ def shared_url(
 
 @pytest.fixture
 def db_url(shared_url: str) -> Iterator[str]:
-    """One database for all tests of the command, without topics: making one for each would take most of the time."""
+    """One database for all tests of the command, without topics and groups: making one for each would take most of
+    the time."""
     yield shared_url
     with trunkline.connect(shared_url) as client:
+        for group in client.groups():
+            client.delete_group(group.name, cut_off=True)
         for topic in client.topics():
             client.delete_topic(topic.name)
 

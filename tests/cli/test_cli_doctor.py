@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from tests.cli.conftest import Run
+from tests.concurrency.proxy import Proxy
 from trunkline import Client, TopicSettings
 from trunkline.server import Server
 from trunkline.status import findings
@@ -44,7 +45,18 @@ def test_a_healthy_server_has_no_problem(run: Run, tl: Client) -> None:
     assert done.exit_code == 0, done.stdout
     found = [line.split("\t")[:2] for line in done.stdout.splitlines()]
     assert {subject for _, subject in found} == {
-        *("schema", "connection", "server", "lz4", "durability", "segments", "snapshots", "retention", "locks")
+        *(
+            "schema",
+            "connection",
+            "server",
+            "lz4",
+            "durability",
+            "segments",
+            "snapshots",
+            "retention",
+            "locks",
+            "groups",
+        )
     }
     assert {level for level, _ in found} <= {"ok", "note"}
 
@@ -58,6 +70,32 @@ def test_facts_are_those_of_the_server(run: Run, tl: Client, server: Server, thr
     assert (topic["topic"], topic["segments"], topic["segments_released"]) == ("orders", 1, 0)
     notes = [found["text"] for found in known["findings"] if found["level"] == "note"]
     assert "kept for ever: orders" in notes
+
+
+def test_a_pooler_is_named_with_what_it_costs(run: Run, server: Server, direct_url: str) -> None:
+    """Method: a proxy looks like a pooler; the server sees another port than the client's."""
+    with Proxy(server.port) as proxy:
+        known = facts(run, "--url", proxy.url(direct_url))
+    assert known["pooled"] is True
+    ((level, text),) = [
+        (found["level"], found["text"]) for found in known["findings"] if found["subject"] == "connection"
+    ]
+    assert (level, "readers poll" in text, "a row at every heartbeat" in text) == ("note", True, True)
+
+
+def test_groups_are_looked_at(run: Run, tl: Client) -> None:
+    def groups() -> list[tuple[str, str]]:
+        return [(each["level"], each["text"]) for each in facts(run)["findings"] if each["subject"] == "groups"]
+
+    assert groups() == [("ok", "there are none")]
+    tl.create_topic("orders")
+    tl.publish("orders", b"x")
+    with tl.consumer("orders", group="billing", create=True):
+        assert groups() == [("ok", "1; furthest behind: billing, 1 record behind, 1 member is alive")]
+        (known,) = facts(run)["groups"]
+        assert (known["name"], known["members_alive"], known["partitions"][0]["held"]) == ("billing", 1, "held")
+    ((level, text),) = groups()
+    assert (level, text.startswith("billing: nobody reads with it, and 1 record waits")) == ("warning", True)
 
 
 def test_whoever_holds_a_snapshot_is_named(run: Run, db_url: str) -> None:
@@ -129,7 +167,7 @@ def test_an_admin_sees_all_but_the_insides_of_other_users_sessions(run: Run, db_
     with psycopg.connect(db_url) as other:
         other.execute("select 1")
         known = facts(run, "--url", login)
-    assert all(known[name] is not None for name in ("server", "sessions", "snapshots", "retention", "locks"))
+    assert all(known[name] is not None for name in ("server", "sessions", "snapshots", "retention", "locks", "groups"))
     assert known["sessions"]["hidden"] >= 1
     assert any("pg_read_all_stats" in found["next_step"] for found in known["findings"])
 
@@ -139,6 +177,7 @@ def test_a_consumer_is_told_what_it_may_not_see(run: Run, login: str) -> None:
     known = facts(run, "--url", login)
     assert (known["snapshots"], known["locks"]) == (None, None)
     assert known["server"] is not None
+    assert known["groups"] == []
     hidden = {found["subject"] for found in known["findings"] if found["text"] == "this role may not see it"}
     assert hidden == {"sessions", "snapshots", "locks"}
 

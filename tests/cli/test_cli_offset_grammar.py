@@ -16,6 +16,7 @@ from trunkline.engine.offsets import (
     Span,
     offset_of,
     parse_duration,
+    parse_place,
     parse_span,
     stop_of,
 )
@@ -149,6 +150,35 @@ def test_an_exact_stop_may_lie_beyond_the_end() -> None:
 
 def test_a_time_is_what_was_looked_up_for_it() -> None:
     assert offset_of(parse_span("@-1h", now=NOW).first, LOG, at_time=57) == 57
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("start", START),
+        ("end", END),
+        ("42", Bound("exact", 42)),
+        ("-1h", at(hours=1)),
+        ("@-1h", at(hours=1)),
+        ("-1h30m", at(minutes=90)),
+        ("@2026-02-28T12:00:00Z", at(days=1)),
+        ("@1772366400", Bound("time", time=NOW)),
+    ],
+)
+def test_a_place_is_one_position_that_every_partition_has(text: str, bound: Bound) -> None:
+    assert parse_place(text, now=NOW) == bound
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ", ":", "soon", "42:", ":42", "42:90", "@-1h:", "@-1h:end", "+5", "-10", "-", "--1h", "1h", "-1h\n"),
+        *("@1h", "@2027-01-01", "@", "12345678901234567890", str(OFFSET_MAX + 1), "-99999999999999w"),
+    ],
+)
+def test_what_is_not_one_place_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgument):
+        parse_place(text, now=NOW)
 
 
 @given(st.integers(0, 10_000), st.sampled_from(["ms", "s", "m", "h", "d", "w"]))

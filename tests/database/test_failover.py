@@ -18,6 +18,9 @@ import trunkline
 from trunkline import errors
 from trunkline.client.install import install
 from trunkline.server import Server, start
+from trunkline.status.check import check_groups
+from trunkline.status.doctor import examine
+from trunkline.status.group_findings import Limits
 
 
 def wait_until(condition: Callable[[], bool], what: str, bound_s: float = 30) -> None:
@@ -98,6 +101,22 @@ def test_a_clean_switchover_passes(primary: Server, standby: Server) -> None:
         assert tl.publish("orders", b"d").offset == 4
         for position in pinned:
             tl.check(position)
+
+
+def test_a_standby_is_not_asked_who_is_alive(primary: Server, standby: Server) -> None:
+    """The locks by which members are known are the primary's: seen from a standby everybody would be dead."""
+    with trunkline.connect(primary.url) as tl:
+        tl.create_topic("orders")
+        with tl.consumer("orders", group="billing", create=True):
+            wait_until(lambda: caught_up(primary, standby), "the standby has everything")
+            assert check_groups(primary.url, ["billing"], Limits(members_min=1)).has_problem is False
+            with pytest.raises(errors.ReadOnly, match="on the primary"):
+                check_groups(standby.url, ["billing"], Limits(members_min=1))
+            report = examine(standby.url)
+    assert [found.text for found in report.findings if found.subject == "groups"] == [
+        "not looked at: a standby does not know who is alive"
+    ]
+    assert report.facts.groups is None
 
 
 def test_a_failover_that_lost_records_is_noticed(primary: Server, standby: Server) -> None:

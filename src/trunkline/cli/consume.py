@@ -11,6 +11,7 @@ import click
 
 from trunkline.cli.output import on_terminal, stdout, write_json
 from trunkline.cli.server import connect, url_option
+from trunkline.cli.values import PARTITION
 from trunkline.errors import InvalidArgument, NotFound, OffsetOutOfRange
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from trunkline.cli.record import Show
     from trunkline.engine.offsets import Bound, Span
 
-PARTITION = click.IntRange(0, 1023)
 TAIL_MAX = 10_000
 
 

@@ -20,9 +20,9 @@ TERMINATED = 143
 
 MEANINGS = {
     OK: "done",
-    FAILURE: "failed; for doctor: it found a problem",
+    FAILURE: "failed; for doctor and group check: a problem was found",
     USAGE: "wrong usage, or a value that can never work",
-    NOT_FOUND: "not found, or not running: topic, partition, offset, server",
+    NOT_FOUND: "not found, or not running: topic, partition, offset, group, server",
     UNAVAILABLE: "the server did not answer in time; the same command may work later",
     PERMISSION: "not allowed: password, grants, or a server that takes no writes",
     CONFLICT: "the state of the database forbids it: exists already, another schema, key order",

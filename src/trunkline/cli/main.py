@@ -12,6 +12,7 @@ from trunkline.cli.db import db
 from trunkline.cli.demo import demo
 from trunkline.cli.dev import dev
 from trunkline.cli.doctor import doctor
+from trunkline.cli.group import group
 from trunkline.cli.produce import produce
 from trunkline.cli.retention import retention
 from trunkline.cli.server import url_option
@@ -31,7 +32,7 @@ def cli() -> None:
     """
 
 
-for command in (dev, db, topic, produce, consume, tail, get, retention, doctor, bench, demo):
+for command in (dev, db, topic, produce, consume, tail, get, group, retention, doctor, bench, demo):
     cli.add_command(command)
 
 

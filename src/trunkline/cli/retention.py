@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trunkline.cli.output import bytes_text, write_json
+from trunkline.cli.output import bytes_text, report_passing, write_json
 from trunkline.cli.server import connect, url_option
 from trunkline.cli.values import Seconds
 from trunkline.errors import TrunklineError
@@ -47,9 +47,7 @@ def _try(tl: Client, topic: str | None) -> list[RetentionStep]:
     try:
         return tl.retention_run(topic)
     except TrunklineError as error:
-        if not error.retryable:
-            raise
-        click.echo(f"error [{error.code}]: {error}", err=True)
+        report_passing(error)
         return []
 
 

@@ -10,6 +10,8 @@ import click
 
 from trunkline.errors import InvalidArgument
 
+PARTITION = click.IntRange(0, 1023)
+
 _SIZES = {
     "": 1,
     "b": 1,

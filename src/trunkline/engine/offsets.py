@@ -40,6 +40,7 @@ _CLOCK = r"T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})"
 _TIME = rf"\d{{4}}-\d{{2}}-\d{{2}}(?:{_CLOCK})?|\d{{13}}|\d{{10}}|{_DURATION}"
 _TIME_SPAN = re.compile(rf"@(?P<first>{_TIME})?(?P<colon>:(?P<second>{_TIME}|end)?)?", re.ASCII)
 _POSITION = re.compile(r"start|end|[+-]?\d{1,19}", re.ASCII)
+_PLACE = re.compile(rf"start|end|\d{{1,19}}|-(?:{_PART})+|@(?:{_TIME})", re.ASCII)
 _GRAMMAR = "write for example start, end, 42, +5, -10, 42:90, @-1h, @2026-01-01T00:00:00Z or @-1h:-5m"
 
 
@@ -78,6 +79,14 @@ def parse_span(text: str, *, now: datetime) -> Span:
     if _is_empty(span):
         raise InvalidArgument(f"offset {text!r} ends before it begins: nothing is in it")
     return span
+
+
+def parse_place(text: str, *, now: datetime) -> Bound:
+    """One place that means something in every partition: ``start``, ``end``, ``42``, or a time, ``@2026-01-01`` or
+    ``@-1h``, for which ``-1h`` is enough. InvalidArgument for anything else, and for a time that lies in the future."""
+    if not _PLACE.fullmatch(text):
+        raise InvalidArgument(f"not a place: {text!r}; write for example start, end, 42, -1h or @2026-01-01T00:00:00Z")
+    return parse_span(f"@{text}" if text.startswith("-") else text, now=now).first
 
 
 def parse_duration(text: str) -> timedelta:

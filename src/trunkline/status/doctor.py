@@ -24,6 +24,8 @@ from trunkline.status.facts import (
     SnapshotHolder,
 )
 from trunkline.status.findings import Finding, worst_first
+from trunkline.status.group_findings import about_groups
+from trunkline.status.groups import GroupStatus, statuses_of
 
 T = TypeVar("T")
 
@@ -39,6 +41,7 @@ class Facts(msgspec.Struct, frozen=True):
     snapshots: list[SnapshotHolder] | None = None
     retention: list[RetentionState] | None = None
     locks: list[LockHolder] | None = None
+    groups: list[GroupStatus] | None = None
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -100,6 +103,7 @@ class _Examination:
         )
         retention = self._look("retention", facts.read_retention, lambda states: findings.about_retention(states, now))
         locks = self._look("locks", facts.read_locks, lambda held: findings.about_locks(held, now))
+        groups = self._look_at_groups(now)
         connection = self._connection
         return _report(
             self._found,
@@ -112,13 +116,29 @@ class _Examination:
                 snapshots,
                 retention,
                 locks,
+                groups,
             ),
             now,
         )
 
+    def _look_at_groups(self, now: datetime) -> list[GroupStatus] | None:
+        if self._connection.is_standby:
+            text = "not looked at: a standby does not know who is alive"
+            self._found.append(Finding("note", "groups", text, "run doctor on the primary"))
+            return None
+        return self._look(
+            "groups", lambda ask: statuses_of(facts.read_groups(ask)), lambda groups: about_groups(groups, now)
+        )
+
     def _about_connection(self) -> Finding:
         if self._connection.pooled:
-            return Finding("note", "connection", "through a pooler: statements are not prepared, and readers poll")
+            return Finding(
+                "note",
+                "connection",
+                "through a pooler: statements are not prepared, readers poll instead of being woken, and each process "
+                "that reads with a group writes a row at every heartbeat",
+                "to wake them, let TRUNKLINE_DOORBELL_URL lead past the pooler, for the one session that listens",
+            )
         return Finding("ok", "connection", "direct")
 
     def _look(self, subject: str, read: Callable[[Ask], T], judge: Callable[[T], Iterable[Finding]]) -> T | None:

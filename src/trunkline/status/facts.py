@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Protocol
 
 import msgspec
+
+from trunkline.client import protocol
+from trunkline.errors import NotFound
+from trunkline.records import GroupDescription, GroupMember, GroupPartition
 
 SERVER = "select * from trunkline.server_describe()"
 SESSIONS = "select * from trunkline.session_count()"
 SNAPSHOTS = "select * from trunkline.snapshot_list(%s::int4)"
 LOCKS = "select * from trunkline.lock_holder_list()"
 RETENTION = "select * from trunkline.retention_describe()"
+WAITING = "select * from trunkline.group_waiting(%s)"
 
 SNAPSHOTS_MAX = 20
 
@@ -96,6 +102,21 @@ class RetentionState(msgspec.Struct, frozen=True):
     bytes_over: int | None
 
 
+class Waiting(msgspec.Struct, frozen=True):
+    """A partition in which a group is behind, and since when the first record that it has not passed is there."""
+
+    topic: str
+    partition: int
+    since: datetime
+
+
+class GroupFacts(msgspec.Struct, frozen=True):
+    """A group with its partitions and members, and how long it lets records wait."""
+
+    group: GroupDescription
+    waiting: list[Waiting]
+
+
 def read_server(ask: Ask) -> ServerFacts:
     (row,) = ask(SERVER)
     return ServerFacts(*row)
@@ -117,3 +138,22 @@ def read_locks(ask: Ask) -> list[LockHolder]:
 
 def read_retention(ask: Ask) -> list[RetentionState]:
     return [RetentionState(*row) for row in ask(RETENTION)]
+
+
+def read_groups(ask: Ask, names: Sequence[str] = ()) -> list[GroupFacts]:
+    """The groups of these names, NotFound where one is missing; without names all of them."""
+    if names:
+        return [_read_group(ask, name) for name in dict.fromkeys(names)]
+    found: list[GroupFacts] = []
+    for name, *_ in ask(protocol.GROUP_LIST):
+        # Whoever deletes one meanwhile does not spoil the rest.
+        with suppress(NotFound):
+            found.append(_read_group(ask, name))
+    return found
+
+
+def _read_group(ask: Ask, name: str) -> GroupFacts:
+    partitions = [GroupPartition(*row) for row in ask(protocol.GROUP_DESCRIBE, [name])]
+    members = [GroupMember(*row) for row in ask(protocol.MEMBER_LIST, [name])]
+    waiting = [Waiting(*row) for row in ask(WAITING, [name])]
+    return GroupFacts(GroupDescription(name, partitions, members), waiting)

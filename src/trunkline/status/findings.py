@@ -142,7 +142,7 @@ def about_retention(states: Sequence[RetentionState], now: datetime) -> Iterator
         yield Finding(
             "note",
             "retention",
-            f"kept for ever: {_names(endless)}",
+            f"kept for ever: {names_text(endless)}",
             "limit it: trunkline topic alter TOPIC --set retention_age_s=7d",
         )
     late = [finding for state in states for finding in _late(state, now)]
@@ -226,6 +226,7 @@ def age_text(age: timedelta) -> str:
     return " ".join(parts[:2]) or "0 s"
 
 
-def _names(names: Sequence[str]) -> str:
+def names_text(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
     more = len(names) - NAMES_SHOWN
     return ", ".join(names[:NAMES_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
