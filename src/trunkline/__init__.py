@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trunkline import errors
+    from trunkline.client.sync.app import App
     from trunkline.client.sync.client import Client
     from trunkline.client.sync.consumer import Consumer
     from trunkline.records import (
@@ -38,11 +39,12 @@ if TYPE_CHECKING:
         Topic,
         TopicDescription,
     )
-    from trunkline.settings import ClientSettings, ConsumerSettings, TopicSettings
+    from trunkline.settings import ClientSettings, ConsumerSettings, HandlerSettings, TopicSettings
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "App",
     "Batch",
     "Client",
     "ClientSettings",
@@ -54,6 +56,7 @@ __all__ = [
     "GroupPartition",
     "GroupRecord",
     "GroupSummary",
+    "HandlerSettings",
     "Message",
     "PartitionLag",
     "PartitionRange",
@@ -71,9 +74,11 @@ __all__ = [
 
 
 # Names are looked up when they are first used: `trunkline --help` needs none of them, and the driver takes 0.3 s.
-_HOMES = {"Client": "trunkline.client.sync.client", "Consumer": "trunkline.client.sync.consumer"} | dict.fromkeys(
-    ("ClientSettings", "ConsumerSettings", "TopicSettings"), "trunkline.settings"
-)
+_HOMES = {
+    "App": "trunkline.client.sync.app",
+    "Client": "trunkline.client.sync.client",
+    "Consumer": "trunkline.client.sync.consumer",
+} | dict.fromkeys(("ClientSettings", "HandlerSettings", "ConsumerSettings", "TopicSettings"), "trunkline.settings")
 
 
 def __getattr__(name: str) -> object:

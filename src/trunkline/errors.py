@@ -16,7 +16,9 @@
     ├── RoutingStale             TL012   the partition count changed; route again      (retryable)
     ├── Fenced                   TL013   a partition was lost to another member; nothing was written
     ├── InUse                    TL014   two tasks use one consumer at the same time
+    ├── HandlerStuck             TL015   a handler did not return in time; its partitions were given up
     ├── GroupActive              TL016   the group has living members
+    ├── HandlerFailed            TL017   a handler raised too often, and there is no dead letter topic
     ├── SchemaError
     │   ├── SchemaMissing        TL020   `trunkline db install` has not run here
     │   ├── SchemaOutdated       TL021   `trunkline db upgrade` is due
@@ -132,8 +134,16 @@ class InUse(TrunklineError):
     code = "TL014"
 
 
+class HandlerStuck(TrunklineError):
+    code = "TL015"
+
+
 class GroupActive(TrunklineError):
     code = "TL016"
+
+
+class HandlerFailed(TrunklineError):
+    code = "TL017"
 
 
 class SchemaError(TrunklineError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -119,10 +120,48 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     def __post_init__(self) -> None:
         _check_positive(self, ("fetch_bytes_max", "commit_interval_s", "handler_timeout_s"))
-        if self.on_out_of_range not in get_args(OnOutOfRange):
-            raise InvalidArgument(f"on_out_of_range must be error, earliest or latest, not {self.on_out_of_range!r}")
+        _check_out_of_range(self.on_out_of_range)
         if not isinstance(self.name, str) or len(self.name) > 200 or "\0" in self.name:
             raise InvalidArgument("a consumer's name is text of at most 200 characters, without NUL")
+
+
+class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How an app treats one handler's records.
+
+    One that fails is tried ``max_attempts`` times, ``retry_first_s`` after the first failure, then twice as long, up to
+    ``retry_max_s``. A handler that has not returned after ``handler_timeout_s`` ends the app. What is done is committed
+    every ``commit_interval_s``. About ``in_hand_max`` records, or ``in_hand_bytes_max`` bytes, of a partition are in
+    memory at most. ``start`` says where a new group begins, ``on_out_of_range`` what to do where retention has passed
+    it by.
+    """
+
+    max_attempts: int = 5
+    retry_first_s: float = 0.5
+    retry_max_s: float = 30.0
+    handler_timeout_s: float = 300.0
+    commit_interval_s: float = 1.0
+    in_hand_max: int = 1_000
+    in_hand_bytes_max: int = 4 * MIB
+    start: Literal["earliest", "latest"] | int | datetime = "earliest"
+    on_out_of_range: OnOutOfRange = "error"
+
+    def __post_init__(self) -> None:
+        _check_positive(
+            self,
+            (
+                "max_attempts",
+                "retry_first_s",
+                "retry_max_s",
+                "handler_timeout_s",
+                "commit_interval_s",
+                "in_hand_max",
+                "in_hand_bytes_max",
+            ),
+        )
+        for name in ("max_attempts", "in_hand_max", "in_hand_bytes_max"):
+            if not isinstance(getattr(self, name), int):
+                raise InvalidArgument(f"{name} must be a whole number, not {getattr(self, name)!r}")
+        _check_out_of_range(self.on_out_of_range)
 
 
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,6 +206,11 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
             if name not in cls.__struct_fields__:
                 raise InvalidArgument(f"a topic has no setting {name!r}; {nearest_name(name, cls.__struct_fields__)}")
         return cls(**given)
+
+
+def _check_out_of_range(policy: object) -> None:
+    if policy not in get_args(OnOutOfRange):
+        raise InvalidArgument(f"on_out_of_range must be error, earliest or latest, not {policy!r}")
 
 
 def _check_positive(settings: msgspec.Struct, names: tuple[str, ...]) -> None:

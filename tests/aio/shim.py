@@ -19,3 +19,27 @@ async def wait_until(condition: Callable[[], bool], bound_s: float = 30) -> None
     async with asyncio.timeout(bound_s):
         while not condition():  # noqa: ASYNC110 - another process decides, and sends no event
             await asyncio.sleep(0)
+
+
+class Gate:
+    """Closed until somebody opens it; whoever comes waits. ``count`` says how many have come."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self.count = 0
+
+    def open(self) -> None:
+        self._event.set()
+
+    async def wait(self) -> None:
+        self.count += 1
+        await self._event.wait()
+
+
+def handler_of_the_other_world(record: object) -> None:
+    raise AssertionError(record)
+
+
+def in_the_background() -> list[str]:
+    """The names of our tasks that run."""
+    return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("trunkline")]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trunkline.client.arrays import bytea_array, integer_array, register, text_array
+from trunkline.client.arrays import bytea_array, integer_array, offset_array, register, text_array
 from trunkline.engine.backoff import backoff_s
 from trunkline.engine.batching import BatchLimits, Parcel, merge, route, split, take
 from trunkline.engine.producing import SEQUENCE_MAX, ProducerState
@@ -172,11 +172,16 @@ def test_back_off_grows_to_its_bound_and_never_past_it(attempt: int, chance: flo
         st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20), max_size=20
     ),
     numbers=st.lists(st.integers(-(2**31), 2**31 - 1), max_size=20),
+    offsets=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20),
 )
 def test_arrays_arrive_as_they_were_sent(
-    sql_connection: psycopg.Connection[Any], values: list[bytes | None], texts: list[str], numbers: list[int]
+    sql_connection: psycopg.Connection[Any],
+    values: list[bytes | None],
+    texts: list[str],
+    numbers: list[int],
+    offsets: list[int],
 ) -> None:
     register(sql_connection)
-    sent = [bytea_array(values), text_array(texts), integer_array(numbers)]
-    row = sql_connection.execute("select %s, %s, %s", sent).fetchone()
-    assert row == (values, texts, numbers)
+    sent = [bytea_array(values), text_array(texts), integer_array(numbers), offset_array(offsets)]
+    row = sql_connection.execute("select %s, %s, %s, %s", sent).fetchone()
+    assert row == (values, texts, numbers, offsets)

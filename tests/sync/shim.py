@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,3 +22,29 @@ def wait_until(condition: Callable[[], bool], bound_s: float = 30) -> None:
     end = time.monotonic() + bound_s
     while not condition():
         assert time.monotonic() < end, "never happened"
+
+
+class Gate:
+    """Closed until somebody opens it; whoever comes waits. ``count`` says how many have come."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._mutex = threading.Lock()
+        self.count = 0
+
+    def open(self) -> None:
+        self._event.set()
+
+    def wait(self) -> None:
+        with self._mutex:
+            self.count += 1
+        self._event.wait()
+
+
+async def handler_of_the_other_world(record: object) -> None:
+    raise AssertionError(record)
+
+
+def in_the_background() -> list[str]:
+    """The names of our threads that run."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("trunkline")]

@@ -10,11 +10,12 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any
 
+from trunkline.client.aio.app import App
 from trunkline.client.aio.client import AsyncClient
 from trunkline.client.aio.consumer import AsyncConsumer
 from trunkline.settings import ClientSettings
 
-__all__ = ["AsyncClient", "AsyncConsumer", "connect"]
+__all__ = ["App", "AsyncClient", "AsyncConsumer", "connect"]
 
 
 class _Connecting:

@@ -15,6 +15,7 @@ from trunkline.cli.doctor import doctor
 from trunkline.cli.group import group
 from trunkline.cli.produce import produce
 from trunkline.cli.retention import retention
+from trunkline.cli.run import run
 from trunkline.cli.server import url_option
 from trunkline.cli.topic import topic
 
@@ -32,7 +33,7 @@ def cli() -> None:
     """
 
 
-for command in (dev, db, topic, produce, consume, tail, get, group, retention, doctor, bench, demo):
+for command in (dev, db, topic, produce, consume, tail, get, group, run, retention, doctor, bench, demo):
     cli.add_command(command)
 
 

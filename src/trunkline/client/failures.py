@@ -14,6 +14,7 @@ _RANGE = re.compile(r"^\[(-?\d+), (-?\d+)\)$")
 _BY_STATE: dict[str, type[TrunklineError]] = {
     "40001": errors.Conflict,
     "40P01": errors.Conflict,
+    "26000": errors.Conflict,
     "55P03": errors.Conflict,
     "53300": errors.Unavailable,
     "57P01": errors.Unavailable,
@@ -68,6 +69,19 @@ def translate(error: psycopg.Error) -> TrunklineError:
         state = "42883"
     found = _BY_STATE.get(state) or (errors.Unavailable if state.startswith("08") else errors.ServerError)
     return found(_sentence(f"{primary} ({state})", error.diag.message_hint or _NEXT_STEP.get(found)))
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the same work may succeed later without a change: the server is away, or somebody was in the way.
+
+    Looks through causes: what stands between an application and the driver raises errors of its own from the driver's.
+    A statement that was cancelled is not among them, unless the time-out was ours.
+    """
+    if isinstance(error, TrunklineError):
+        return error.retryable or isinstance(error, errors.ReadOnly)
+    if isinstance(error, psycopg.Error) and not isinstance(error, psycopg.InterfaceError):
+        return isinstance(translate(error), errors.Conflict | errors.Unavailable | errors.ReadOnly)
+    return error.__cause__ is not None and may_pass(error.__cause__)
 
 
 def _translate_ours(state: str, primary: str, error: psycopg.Error) -> TrunklineError:

@@ -19,7 +19,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from trunkline.client import arrays, protocol, target
 from trunkline.client.aio.shim import wait_for_socket
 from trunkline.client.failures import translate
-from trunkline.errors import DeadlineExceeded, SchemaOutdated
+from trunkline.errors import DeadlineExceeded, SchemaOutdated, TrunklineError
 from trunkline.settings import ClientSettings
 
 Row = tuple[Any, ...]
@@ -113,7 +113,7 @@ class ServerConnection(AsyncConnection[Row]):
             self.pgconn.send_query_prepared(name, values, _ALL_BINARY, Format.BINARY)
             result = await self._result()
         except psycopg.Error as error:
-            raise translate(error) from error
+            raise self._translate(error) from error
         return protocol.APPEND_ANSWER.unpack(result.get_value(0, 0) or b"")
 
     async def read(self, values: Sequence[int]) -> list[Row]:
@@ -130,7 +130,7 @@ class ServerConnection(AsyncConnection[Row]):
                 self.pgconn.set_chunked_rows_mode(self._chunk_rows)
             rows: list[Row] = await self.wait(self._rows())
         except psycopg.Error as error:
-            raise translate(error) from error
+            raise self._translate(error) from error
         if rows:
             # The next batches are likely as large as these; the last column is their size.
             bytes_each = sum(row[-1] or 0 for row in rows) // len(rows)
@@ -154,6 +154,14 @@ class ServerConnection(AsyncConnection[Row]):
             raise psycopg.errors.error_from_result(failed)
         return rows
 
+    def _translate(self, error: psycopg.Error) -> TrunklineError:
+        """As ``translate``. Where the driver has dropped our statements with its own, as it does after a rollback, they
+        are prepared anew next time."""
+        if isinstance(error, psycopg.errors.InvalidSqlStatementName):
+            self._ready_to_read = False
+            self._ready_segments.clear()
+        return translate(error)
+
     async def _prepare(self, name: bytes, statement: bytes, types: Sequence[int]) -> None:
         self.pgconn.send_prepare(name, statement, types)
         await self._result()
@@ -164,11 +172,6 @@ class ServerConnection(AsyncConnection[Row]):
             raise psycopg.errors.error_from_result(result)
         answered: PGresult = result
         return answered
-
-    def forget_prepared(self) -> None:
-        """For somebody's transaction: the driver drops prepared statements at a rollback, or a change of tables."""
-        self._ready_segments.clear()
-        self._ready_to_read = False
 
     async def listen(self, channel: str, heard: Callable[[Notify], None]) -> None:
         """Hear what is announced on a channel; also while other statements run."""

@@ -7,7 +7,10 @@ cancelled caller runs in a task of its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -15,7 +18,19 @@ from psycopg.waiting import wait_async as wait_for_socket
 
 T = TypeVar("T")
 
-__all__ = ["Mutex", "Service", "Shield", "Stop", "Waiter", "Waker", "caller", "sleep", "wait_for_socket"]
+__all__ = [
+    "Ending",
+    "Mutex",
+    "Service",
+    "Shield",
+    "Stop",
+    "Waiter",
+    "Waker",
+    "caller",
+    "ended_by_signals",
+    "sleep",
+    "wait_for_socket",
+]
 
 
 class Mutex:
@@ -167,9 +182,64 @@ class Service:
         self._task = asyncio.ensure_future(run(self._stop))
         self._task.set_name(name)
 
-    async def close(self) -> None:
-        """Ask it to end, wait until it has; raises what it ended with. ``wake`` ends a wait that knows no stop."""
+    def stop(self) -> None:
+        """Ask it to end. ``wake`` ends a wait that knows no stop."""
         self._stop.set()
         if self._wake is not None:
             self._wake()
+
+    async def close(self) -> None:
+        """Ask it to end, wait until it has; raises what it ended with."""
+        self.stop()
         await self._task
+
+    def abandon(self) -> None:
+        """Cancel it, and do not wait: nobody asks any more what it ends with."""
+        self._task.cancel()
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+
+class Ending:
+    """It comes once, and whoever waits for it goes on."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def come(self) -> None:
+        """Let it come; it may have come already."""
+        self._event.set()
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+
+ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def ended_by_signals(end: Callable[[], None]) -> Iterator[None]:
+    """Call ``end`` at the first SIGTERM or Ctrl-C; the second ends the process at once.
+
+    Signals are the main thread's: elsewhere, and for one that is ignored, as under nohup, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in ENDING}
+    chosen = [number for number, action in before.items() if action is not signal.SIG_IGN]
+
+    def first() -> None:
+        for number in chosen:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        end()
+
+    for number in chosen:
+        loop.add_signal_handler(number, first)
+    try:
+        yield
+    finally:
+        for number in chosen:
+            loop.remove_signal_handler(number)
+            signal.signal(number, before[number])

@@ -46,7 +46,6 @@ class Effects:
         try:
             async with self._server.pool.connection(self._server.deadline()) as connection:
                 connection.deadline = deadline
-                connection.forget_prepared()
                 block = AsyncTransaction(connection)
                 try:
                     await block.__aenter__()

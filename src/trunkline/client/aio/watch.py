@@ -49,6 +49,7 @@ class Seat:
         self._seen: GroupView | None = None
         self._awaited: dict[int, int] = {}
         self._waiter: Waiter[bool] | None = None
+        self._nudged = False
         self._overdue: Callable[[], Sequence[Any] | None] | None = None
 
     def give_up_by(self, overdue: Callable[[], Sequence[Any] | None]) -> None:
@@ -76,7 +77,8 @@ class Seat:
         """Return at a hint, at a new view, or when the time is over. ``awaited``: partition to next offset."""
         waiter: Waiter[bool] = Waiter()
         with self._mutex:
-            if self._hints or self._view is not None:
+            if self._hints or self._view is not None or self._nudged:
+                self._nudged = False
                 return
             self._waiter = waiter
             self._awaited = awaited
@@ -87,6 +89,7 @@ class Seat:
         finally:
             with self._mutex:
                 self._waiter = None
+                self._nudged = False
                 self._awaited = {}
 
     @property
@@ -111,8 +114,9 @@ class Seat:
             self._seen = None
 
     def nudge(self) -> None:
-        """End its wait."""
+        """End its wait, or the next one."""
         with self._mutex:
+            self._nudged = True
             self._wake()
 
     def _wake(self) -> None:

@@ -96,6 +96,7 @@ class Consumer:
         self._in_use = False
         self._released: Waiter[bool] | None = None
         self._closed = False
+        self._is_woken = False
         self._away_since: float | None = None
         self._seat: Seat | None = None
         self._member: Member | None = None
@@ -261,7 +262,8 @@ class Consumer:
             self._attend()
             found = fetcher.take(max_records, bytes_max, whole=whole)
             left_s = deadline - monotonic()
-            if found:
+            if found or self._is_woken:
+                self._is_woken = False
                 return found
             if left_s > 0:
                 self._rooms.watch.poll_soon()
@@ -271,6 +273,13 @@ class Consumer:
                 must_look = False
             else:
                 return found
+
+    def wake(self) -> None:
+        """End the wait of a poll that is under way, or of the next one: it returns what there is. Another task, or
+        thread, may call it."""
+        self._is_woken = True
+        if self._seat is not None:
+            self._seat.nudge()
 
     def _check_open(self) -> None:
         self._rooms.server.pool.check_usable()
@@ -481,6 +490,30 @@ class Consumer:
     def assignment(self) -> list[tuple[str, int]]:
         """The partitions that it holds now, as (topic, partition); none for at most once, which shares them."""
         return sorted(holding.place for holding in self._member.holdings.values()) if self._member else []
+
+    @property
+    def leaving(self) -> list[tuple[str, int]]:
+        """The partitions that another member should have, and that go to it once what was polled from them is
+        committed, or was put back."""
+        held = self._member.holdings.values() if self._member else []
+        return sorted(holding.place for holding in held if holding.leaving_since is not None)
+
+    def put_back(self, topic: str, partition: int) -> None:
+        """What was polled from a partition and is not committed is not in the application's hand any more: it comes
+        again, here or elsewhere."""
+        with self._using():
+            holding = self._held(topic, partition)
+            if holding is not None:
+                holding.rewind(holding.committed)
+
+    def take_lost(self) -> list[tuple[str, int]]:
+        """The partitions that were lost with something of them in the application's hand, since this, or ``commit``,
+        was last called; ``commit`` does not raise Fenced for them any more. After a poll, and before its records are
+        added to those in hand: a partition may have come back with it."""
+        lost = self._member.lost if self._member is not None else set()
+        taken = sorted(lost)
+        lost.clear()
+        return taken
 
     def position(self) -> list[Position]:
         """The next offset that will be handed out, of each partition that it holds."""

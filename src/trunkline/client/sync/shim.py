@@ -7,17 +7,32 @@ from __future__ import annotations
 
 import math
 import select
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from socket import socketpair
+from types import FrameType
 from typing import Generic, TypeVar
 
 from psycopg.waiting import wait as wait_for_socket
 
 T = TypeVar("T")
 
-__all__ = ["Mutex", "Service", "Shield", "Stop", "Waiter", "Waker", "caller", "sleep", "wait_for_socket"]
+__all__ = [
+    "Ending",
+    "Mutex",
+    "Service",
+    "Shield",
+    "Stop",
+    "Waiter",
+    "Waker",
+    "caller",
+    "ended_by_signals",
+    "sleep",
+    "wait_for_socket",
+]
 
 Mutex = threading.Lock
 
@@ -144,11 +159,64 @@ class Service:
         except BaseException as error:  # noqa: BLE001 - raised again by close, in the thread that owns this
             self._failure = error
 
-    def close(self) -> None:
-        """Ask it to end, wait until it has; raises what it ended with. ``wake`` ends a wait that knows no stop."""
+    def stop(self) -> None:
+        """Ask it to end. ``wake`` ends a wait that knows no stop."""
         self._stop.set()
         if self._wake is not None:
             self._wake()
+
+    def close(self) -> None:
+        """Ask it to end, wait until it has; raises what it ended with."""
+        self.stop()
         self._thread.join()
         if self._failure is not None:
             raise self._failure
+
+    def abandon(self) -> None:
+        """Do not wait for it. A thread cannot be ended from outside; this one does not keep the process alive."""
+
+
+class Ending:
+    """It comes once, and whoever waits for it goes on."""
+
+    def __init__(self) -> None:
+        self._has_come = threading.Lock()
+        self._awaited = threading.Lock()
+        self._awaited.acquire()
+
+    def come(self) -> None:
+        """Let it come; it may have come already. Waits for nothing: a signal may arrive in the middle of ``wait``."""
+        if self._has_come.acquire(blocking=False):
+            self._awaited.release()
+
+    def wait(self) -> None:
+        with self._awaited:
+            return
+
+
+ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def ended_by_signals(end: Callable[[], None]) -> Iterator[None]:
+    """Call ``end`` at the first SIGTERM or Ctrl-C; the second ends the process at once.
+
+    ``end`` runs in the middle of whatever the main thread does, so it must not wait, as for a lock. Signals are the main
+    thread's: elsewhere, and for one that is ignored, as under nohup, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    chosen = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def first(_: int, __: FrameType | None) -> None:
+        for number in chosen:
+            signal.signal(number, signal.SIG_DFL)
+        end()
+
+    before = {number: signal.signal(number, first) for number in chosen}
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)

@@ -47,7 +47,6 @@ class Effects:
         try:
             with self._server.pool.connection(self._server.deadline()) as connection:
                 connection.deadline = deadline
-                connection.forget_prepared()
                 block = Transaction(connection)
                 try:
                     block.__enter__()

@@ -1,0 +1,587 @@
+"""Handlers: order within a key, side by side otherwise, attempts, dead letters, and how an app ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+
+import trunkline.aio
+from tests.aio.shim import Gate, handler_of_the_other_world, in_the_background, wait_until
+from trunkline import ClientSettings, HandlerSettings, Message, Record, errors
+
+QUICK = HandlerSettings(retry_first_s=0.001, retry_max_s=0.01, commit_interval_s=0.05)
+
+
+def settings(**changes: Any) -> HandlerSettings:
+    given = {name: getattr(QUICK, name) for name in QUICK.__struct_fields__}
+    return HandlerSettings(**{**given, **changes})
+
+
+def app_of(db_url: str) -> trunkline.aio.App:
+    """An app that notices lost members within a second."""
+    return trunkline.aio.App(db_url, settings=ClientSettings(heartbeat_s=0.2, session_timeout_s=1.0))
+
+
+def cursors(db_url: str, group: str = "billing") -> dict[int, int]:
+    with psycopg.connect(db_url) as connection:
+        rows = connection.execute("select partition, cursor from trunkline.group_describe(%s)", [group]).fetchall()
+    return dict(rows)
+
+
+async def publish(db_url: str, *messages: Message | bytes, topic: str = "orders", partitions: int = 1) -> None:
+    async with trunkline.aio.connect(db_url) as tl:
+        if topic not in {known.name for known in await tl.topics()}:
+            await tl.create_topic(topic, partitions=partitions)
+        await tl.publish_many(topic, messages)
+
+
+async def test_S4_04_records_of_a_key_come_in_order_while_other_keys_go_on(db_url: str) -> None:
+    await publish(db_url, *(Message(payload, key=payload[:1]) for payload in (b"a1", b"a2", b"b1", b"b2", b"a3")))
+    app, gate = app_of(db_url), Gate()
+    begun: list[bytes] = []
+    ended: list[bytes] = []
+
+    @app.on("orders", group="billing", concurrency=4, create=True, settings=QUICK)
+    async def bill(record: Record) -> None:
+        begun.append(record.payload)
+        if record.payload == b"a1":
+            await gate.wait()
+        ended.append(record.payload)
+
+    async with app:
+        await wait_until(lambda: ended == [b"b1", b"b2"] and gate.count == 1)
+        assert sorted(begun) == [b"a1", b"b1", b"b2"]
+        gate.open()
+        await wait_until(lambda: len(ended) == 5)
+    assert ended[2:] == [b"a1", b"a2", b"a3"]
+    assert cursors(db_url) == {0: 6}
+
+
+async def test_many_keys_in_many_partitions_are_each_handled_in_order_and_once(db_url: str) -> None:
+    keys = [f"key-{number % 13}" for number in range(400)]
+    await publish(db_url, *(Message(b"%d" % n, key=key) for n, key in enumerate(keys)), partitions=4)
+    app = app_of(db_url)
+    running: Counter[bytes | None] = Counter()
+    peaks: Counter[bytes | None] = Counter()
+    ended: list[tuple[bytes, int]] = []
+
+    @app.on("orders", group="billing", concurrency=8, create=True, settings=settings(in_hand_max=20))
+    async def bill(record: Record) -> None:
+        running[record.key] += 1
+        peaks[record.key] = max(peaks[record.key], running[record.key])
+        await app.client.publish("bills", record.payload)
+        ended.append((record.key or b"", int(record.payload)))
+        running[record.key] -= 1
+
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("bills")
+    async with app:
+        await wait_until(lambda: len(ended) == 400)
+    assert set(peaks.values()) == {1}
+    # A stable sort by key leaves the records of each in the order in which they were handled.
+    assert sorted(ended, key=lambda each: each[0]) == sorted((key.encode(), number) for number, key in enumerate(keys))
+    assert sum(cursors(db_url).values()) == 400 + 4
+
+
+async def test_no_more_records_are_handled_at_once_than_the_app_says(db_url: str) -> None:
+    await publish(db_url, *(b"%d" % number for number in range(10)))
+    app, gate = app_of(db_url), Gate()
+    ended: list[bytes] = []
+    at_once: list[int] = []
+
+    @app.on("orders", group="billing", concurrency=3, create=True, settings=QUICK)
+    async def bill(record: Record) -> None:
+        await gate.wait()
+        at_once.append(gate.count - len(ended))
+        ended.append(record.payload)
+
+    async with app:
+        await wait_until(lambda: gate.count == 3)
+        gate.open()
+        await wait_until(lambda: len(ended) == 10)
+    assert max(at_once) == 3
+
+
+async def test_a_record_whose_handler_raises_is_tried_again_and_holds_up_its_key_alone(db_url: str) -> None:
+    await publish(db_url, Message(b"a1", key="a"), Message(b"a2", key="a"), Message(b"b1", key="b"))
+    app, gate = app_of(db_url), Gate()
+    tried: list[bytes] = []
+
+    @app.on("orders", group="billing", create=True, settings=QUICK)
+    async def bill(record: Record) -> None:
+        tried.append(record.payload)
+        if record.payload == b"b1":
+            gate.open()
+        if record.payload == b"a1" and tried.count(b"a1") < 4:
+            raise ValueError("not yet")
+
+    async with app:
+        await gate.wait()
+        await wait_until(lambda: tried[-1] == b"a2")
+    assert [payload for payload in tried if payload != b"b1"] == [b"a1"] * 4 + [b"a2"]
+    assert cursors(db_url) == {0: 4}
+
+
+async def test_a_record_that_keeps_failing_goes_to_the_dead_letter_topic_with_its_reason(db_url: str) -> None:
+    await publish(db_url, Message(b"bad", key="a", headers=[("h", "1"), ("h", "2")]), Message(b"good", key="a"))
+    await publish(db_url, topic="orders.dead")
+    app = app_of(db_url)
+    tried: list[bytes] = []
+
+    @app.on("orders", group="billing", create=True, dead_letter="orders.dead", settings=settings(max_attempts=3))
+    async def bill(record: Record) -> None:
+        tried.append(record.payload)
+        if record.payload == b"bad":
+            raise ValueError("no such account")
+
+    async with app:
+        await wait_until(lambda: tried[-1:] == [b"good"])
+    assert tried == [b"bad"] * 3 + [b"good"]
+    assert cursors(db_url) == {0: 3}
+    async with trunkline.aio.connect(db_url) as tl:
+        (letter,) = await tl.read("orders.dead")
+    assert (letter.key, letter.payload) == (b"a", b"bad")
+    assert letter.headers[:-1] == (
+        ("h", b"1"),
+        ("h", b"2"),
+        ("trunkline-dl-topic", b"orders"),
+        ("trunkline-dl-partition", b"0"),
+        ("trunkline-dl-offset", b"1"),
+        ("trunkline-dl-attempts", b"3"),
+        ("trunkline-dl-reason", b"ValueError: no such account"),
+    )
+    name, time = letter.headers[-1]
+    assert name == "trunkline-dl-time"
+    assert abs((datetime.fromisoformat(time.decode()) - letter.append_time).total_seconds()) < 60
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        errors.Unavailable("away"),
+        psycopg.errors.SerializationFailure("40001"),
+        psycopg.OperationalError("connection refused"),
+        RuntimeError("wrapped by what stands between"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+async def test_S4_15_an_error_that_will_pass_is_not_held_against_the_record(db_url: str, failure: Exception) -> None:
+    if isinstance(failure, RuntimeError):
+        failure.__cause__ = psycopg.errors.DeadlockDetected("40P01")
+    await publish(db_url, b"x")
+    await publish(db_url, topic="orders.dead")
+    app = app_of(db_url)
+    tried: list[int] = []
+
+    @app.on("orders", group="billing", create=True, dead_letter="orders.dead", settings=settings(max_attempts=2))
+    async def bill(record: Record) -> None:
+        tried.append(record.offset)
+        if len(tried) < 6:
+            raise failure
+
+    async with app:
+        await wait_until(lambda: len(tried) == 6)
+    assert cursors(db_url) == {0: 2}
+    async with trunkline.aio.connect(db_url) as tl:
+        assert await tl.read("orders.dead") == []
+
+
+async def test_without_a_dead_letter_topic_the_app_ends_and_nothing_is_lost(db_url: str) -> None:
+    await publish(db_url, b"1", b"2", b"3")
+    app = app_of(db_url)
+    tried: list[bytes] = []
+
+    @app.on("orders", group="billing", create=True, settings=settings(max_attempts=2))
+    async def bill(record: Record) -> None:
+        tried.append(record.payload)
+        if record.payload == b"2":
+            raise KeyError("account")
+
+    with pytest.raises(errors.HandlerFailed, match="partition 0, offset 2 failed 2 times") as failed:
+        await app.run()
+    assert isinstance(failed.value.__cause__, KeyError)
+    assert cursors(db_url) == {0: 2}
+
+    again = app_of(db_url)
+    seen: list[bytes] = []
+
+    @again.on("orders", group="billing", settings=QUICK)
+    async def bill_again(record: Record) -> None:
+        seen.append(record.payload)
+
+    async with again:
+        await wait_until(lambda: seen == [b"2", b"3"])
+    assert cursors(db_url) == {0: 4}
+
+
+async def test_S4_19_a_handler_that_is_at_work_when_the_app_is_closed_is_finished_and_committed(db_url: str) -> None:
+    await publish(db_url, *(Message(b"%d" % number, key="a") for number in range(5)))
+    app, gate = app_of(db_url), Gate()
+    ended: list[bytes] = []
+
+    @app.on("orders", group="billing", create=True, settings=QUICK)
+    async def bill(record: Record) -> None:
+        app.stop()
+        await gate.wait()
+        ended.append(record.payload)
+
+    async with app:
+        await app.wait()
+        await wait_until(lambda: gate.count == 1)
+        gate.open()
+    assert b"0" in ended
+    assert cursors(db_url) == {0: len(ended) + 1}
+
+
+async def test_S4_19_an_app_that_waits_ends_when_it_is_told_to_and_leaves_nothing_behind(
+    db_url: str, through_pooler: bool
+) -> None:
+    await publish(db_url, b"x")
+    app = app_of(db_url)
+    seen: list[bytes] = []
+
+    @app.on("orders", group="billing", create=True, concurrency=4, settings=settings(commit_interval_s=60.0))
+    async def bill(record: Record) -> None:
+        seen.append(record.payload)
+        app.stop()
+
+    await app.run()
+    assert seen == [b"x"]
+    assert cursors(db_url) == {0: 2}
+    assert in_the_background() == []
+    if not through_pooler:  # which keeps its sessions
+        with psycopg.connect(db_url) as connection:
+            sessions = "select count(*) from pg_stat_activity where datname = current_database()"
+            await wait_until(lambda: connection.execute(sessions).fetchone() == (1,))
+    with pytest.raises(errors.Closed):
+        _ = app.client
+
+
+async def test_two_apps_share_the_partitions_and_one_that_ends_hands_them_over(db_url: str) -> None:
+    await publish(db_url, partitions=4)
+    seen: list[int] = []
+    by: list[Counter[int]] = [Counter(), Counter()]
+
+    def made(number: int) -> trunkline.aio.App:
+        app = app_of(db_url)
+
+        @app.on("orders", group="billing", concurrency=2, create=True, settings=QUICK)
+        async def bill(record: Record) -> None:
+            by[number][record.partition] += 1
+            seen.append(int(record.payload))
+
+        return app
+
+    async def feed(condition: Callable[[], bool]) -> None:
+        async with trunkline.aio.connect(db_url) as tl:
+            while not condition():
+                count = feed_count[0] = feed_count[0] + 1
+                await tl.publish("orders", b"%d" % count, partition=count % 4)
+
+    feed_count = [0]
+    async with made(0):
+        await feed(lambda: len(by[0]) == 4)
+        async with made(1):
+            await feed(lambda: len(by[1]) == 2)
+        by[0].clear()
+        await feed(lambda: len(by[0]) == 4)
+        await wait_until(lambda: set(seen) == set(range(1, feed_count[0] + 1)))
+    assert sum(cursors(db_url).values()) == feed_count[0] + 4
+    # What was in hand while partitions moved was finished first: nothing came twice.
+    assert len(seen) == feed_count[0]
+
+
+async def test_a_partition_moves_to_a_new_app_without_waiting_for_records_that_have_not_begun(db_url: str) -> None:
+    await publish(db_url, Message(b"slow", partition=0), partitions=2)
+    # The consumer's own patience with what is in hand is longer than the test's.
+    patient = ClientSettings(heartbeat_s=0.2, session_timeout_s=60.0)
+    apps, gate = [trunkline.aio.App(db_url, settings=patient) for _ in range(2)], Gate()
+    seen: list[tuple[int, bytes]] = []
+
+    def handle(number: int) -> None:
+        @apps[number].on("orders", group="billing", create=True, settings=QUICK)
+        async def bill(record: Record) -> None:
+            if record.payload == b"slow":
+                await gate.wait()
+            seen.append((number, record.payload))
+
+    handle(0)
+    handle(1)
+    payloads = [b"%d" % number for number in range(50)]
+    async with apps[0]:
+        await wait_until(lambda: gate.count == 1)
+        await publish(db_url, *(Message(payload, partition=1) for payload in payloads))
+        async with apps[1]:
+            await wait_until(lambda: seen == [(1, payload) for payload in payloads])
+        gate.open()
+        await wait_until(lambda: seen[-1] == (0, b"slow"))
+    assert cursors(db_url) == {0: 2, 1: 51}
+
+
+async def test_a_handler_that_does_not_return_ends_the_app_and_its_record_goes_to_another(db_url: str) -> None:
+    await publish(db_url, Message(b"stuck", key="a"), Message(b"fine", key="b"))
+    app, other, gate = app_of(db_url), app_of(db_url), Gate()
+    seen: list[bytes] = []
+
+    @app.on("orders", group="billing", concurrency=2, create=True, settings=settings(handler_timeout_s=0.2))
+    async def bill(record: Record) -> None:
+        if record.payload == b"stuck":
+            await gate.wait()
+
+    @other.on("orders", group="billing", settings=QUICK)
+    async def bill_too(record: Record) -> None:
+        seen.append(record.payload)
+
+    with pytest.raises(errors.HandlerStuck, match="bill of group billing at orders, partition 0, offset 1"):
+        await app.run()
+    assert cursors(db_url) == {0: 1}
+    async with other:
+        await wait_until(lambda: seen == [b"stuck", b"fine"])
+    gate.open()
+
+
+async def test_an_app_goes_on_when_all_its_connections_are_cut(db_url: str) -> None:
+    await publish(db_url, b"before")
+    app = app_of(db_url)
+    seen: list[bytes] = []
+
+    @app.on("orders", group="billing", create=True, settings=QUICK)
+    async def bill(record: Record) -> None:
+        seen.append(record.payload)
+
+    async with app:
+        await wait_until(lambda: b"before" in seen)
+        with psycopg.connect(db_url, autocommit=True) as connection:
+            connection.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity "
+                "where datname = current_database() and pid <> pg_backend_pid()"
+            )
+        await publish(db_url, b"after")
+        await wait_until(lambda: b"after" in seen)
+    assert cursors(db_url) == {0: 3}
+
+
+async def test_several_handlers_run_side_by_side_and_one_that_fails_ends_them_all(db_url: str) -> None:
+    await publish(db_url, b"x")
+    await publish(db_url, b"y", topic="refunds")
+    app, gate = app_of(db_url), Gate()
+
+    @app.on("orders", group="billing", create=True, settings=QUICK)
+    async def bill(record: Record) -> None:
+        gate.open()
+
+    @app.on("refunds", group="billing", create=True, settings=settings(max_attempts=1))
+    async def refund(record: Record) -> None:
+        await gate.wait()
+        raise ValueError(record.payload)
+
+    with pytest.raises(errors.HandlerFailed, match="refund of group billing"):
+        await app.run()
+
+
+async def effects(db_url: str) -> list[tuple[int, bytes]]:
+    with psycopg.connect(db_url) as connection:
+        return connection.execute('select "offset", payload from effect order by "offset"').fetchall()
+
+
+def make_effects(db_url: str) -> None:
+    with psycopg.connect(db_url) as connection:
+        connection.execute(
+            'create table effect ("offset" bigint primary key, payload bytea, '
+            "odd boolean unique deferrable initially deferred)"
+        )
+
+
+Effect = Callable[[Record, AsyncConnection[Any]], Awaitable[None]]
+
+
+def write(odd: bool | None = None) -> Effect:
+    async def effect(record: Record, conn: AsyncConnection[Any]) -> None:
+        await conn.execute("insert into effect values (%s, %s, %s)", [record.offset, record.payload, odd])
+
+    return effect
+
+
+async def test_exactly_once_what_a_handler_writes_is_there_once_and_a_failure_leaves_nothing(db_url: str) -> None:
+    await publish(db_url, *(b"%d" % number for number in range(1, 8)))
+    await publish(db_url, topic="orders.dead")
+    make_effects(db_url)
+    app, insert = app_of(db_url), write()
+    tried: Counter[bytes] = Counter()
+
+    @app.on(
+        "orders",
+        group="billing",
+        create=True,
+        delivery="exactly_once",
+        dead_letter="orders.dead",
+        settings=settings(max_attempts=2),
+    )
+    async def bill(record: Record, conn: AsyncConnection[Any]) -> None:
+        tried[record.payload] += 1
+        await insert(record, conn)
+        if record.payload == b"3" or (record.payload == b"5" and tried[b"5"] < 2):
+            raise ValueError(record.payload)
+        if record.payload == b"7":
+            app.stop()
+
+    await app.run()
+    assert [payload for _, payload in await effects(db_url)] == [b"1", b"2", b"4", b"5", b"6", b"7"]
+    assert (tried[b"3"], tried[b"5"]) == (2, 2)
+    assert cursors(db_url) == {0: 8}
+    async with trunkline.aio.connect(db_url) as tl:
+        (letter,) = await tl.read("orders.dead")
+    assert (letter.payload, dict(letter.headers)["trunkline-dl-attempts"]) == (b"3", b"2")
+
+
+async def test_exactly_once_a_record_that_fails_at_the_commit_is_the_one_that_is_put_away(db_url: str) -> None:
+    """A deferred constraint that records 2 and 4 break together is told by nobody before the commit."""
+    await publish(db_url, b"1", b"2", b"3", b"4", b"5")
+    await publish(db_url, topic="orders.dead")
+    make_effects(db_url)
+    app, plain, odd = app_of(db_url), write(), write(odd=True)
+    tried: list[bytes] = []
+
+    @app.on(
+        "orders",
+        group="billing",
+        create=True,
+        delivery="exactly_once",
+        dead_letter="orders.dead",
+        settings=settings(max_attempts=2),
+    )
+    async def bill(record: Record, conn: AsyncConnection[Any]) -> None:
+        await (odd if record.payload in (b"2", b"4") else plain)(record, conn)
+        tried.append(record.payload)
+        if tried.count(b"5") == 2:
+            app.stop()
+
+    await app.run()
+    assert cursors(db_url) == {0: 6}
+    assert [payload for _, payload in await effects(db_url)] == [b"1", b"2", b"3", b"5"]
+    async with trunkline.aio.connect(db_url) as tl:
+        assert [letter.payload for letter in await tl.read("orders.dead")] == [b"4"]
+
+
+async def test_exactly_once_a_handler_that_does_not_return_ends_the_app(db_url: str) -> None:
+    await publish(db_url, b"1", b"2")
+    make_effects(db_url)
+    app, gate, insert = app_of(db_url), Gate(), write()
+
+    @app.on("orders", group="billing", create=True, delivery="exactly_once", settings=settings(handler_timeout_s=0.2))
+    async def bill(record: Record, conn: AsyncConnection[Any]) -> None:
+        await insert(record, conn)
+        if record.payload == b"2":
+            await gate.wait()
+
+    with pytest.raises(errors.HandlerStuck, match="offset 2"):
+        await app.run()
+    gate.open()
+    assert (cursors(db_url), await effects(db_url)) == ({0: 1}, [])
+
+
+async def test_what_an_app_needs_is_missed_at_its_start(db_url: str) -> None:
+    await publish(db_url, b"x")
+
+    def made(**options: Any) -> trunkline.aio.App:
+        app = app_of(db_url)
+
+        @app.on(**{"topics": "orders", "group": "billing", **options})
+        async def bill(record: Record) -> None:
+            raise AssertionError
+
+        return app
+
+    for app, missing in [
+        (made(), "group billing"),
+        (made(topics="refunds", create=True), "refunds"),
+        (made(dead_letter="orders.dead", create=True), "orders.dead"),
+    ]:
+        with pytest.raises(errors.NotFound, match=missing):
+            async with app:
+                raise AssertionError
+    with pytest.raises(errors.InvalidArgument, match="handles nothing"):
+        await app_of(db_url).run()
+    running = made(create=True)
+    async with running:
+        with pytest.raises(errors.InvalidArgument, match="running already"):
+            await running.run()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"topics": []}, "topic"),
+        ({"topics": "../x"}, "not a topic name"),
+        ({"group": ""}, "group"),
+        ({"concurrency": 0}, "concurrency"),
+        ({"concurrency": True}, "concurrency"),
+        ({"concurrency": 10_000}, "concurrency"),
+        ({"delivery": "at_most_once"}, "use a consumer"),
+        ({"delivery": "twice"}, "delivery"),
+        ({"delivery": "exactly_once", "concurrency": 2}, "leave concurrency at 1"),
+        ({"delivery": "exactly_once"}, "a record and a connection"),
+        ({"settings": HandlerSettings(start="middle")}, "start must be"),  # type: ignore[arg-type]
+        ({"dead_letter": "orders"}, "would come back at once"),
+        ({"dead_letter": ""}, "not a topic name"),
+    ],
+    ids=str,
+)
+def test_what_can_never_work_is_refused_where_it_is_written(options: dict[str, Any], said: str) -> None:
+    app = trunkline.aio.App()
+
+    async def bill(record: Record) -> None:
+        raise AssertionError
+
+    with pytest.raises(errors.InvalidArgument, match=said):
+        app.on(**{"topics": "orders", "group": "billing", **options})(bill)
+    assert app.handlers == ()
+
+
+def test_a_function_that_cannot_be_a_handler_is_refused() -> None:
+    app = trunkline.aio.App()
+
+    async def without_arguments() -> None:
+        raise AssertionError
+
+    for function in (without_arguments, handler_of_the_other_world, None, "bill"):
+        with pytest.raises(errors.InvalidArgument):
+            app.on("orders", group="billing")(function)  # type: ignore[type-var]
+
+
+def test_two_handlers_of_one_group_for_one_topic_are_refused() -> None:
+    app = trunkline.aio.App()
+
+    async def bill(record: Record) -> None:
+        raise AssertionError
+
+    app.on(["orders", "refunds"], group="billing")(bill)
+    app.on("orders", group="audit")(bill)
+    with pytest.raises(errors.InvalidArgument, match="take another group"):
+        app.on("refunds", group="billing")(bill)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_attempts": 0},
+        {"retry_first_s": -1},
+        {"retry_max_s": float("nan")},
+        {"handler_timeout_s": 0},
+        {"commit_interval_s": "1"},
+        {"in_hand_max": 0},
+        {"max_attempts": 1.5},
+        {"in_hand_bytes_max": True},
+        {"on_out_of_range": "whatever"},
+    ],
+    ids=str,
+)
+def test_settings_of_a_handler_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(errors.InvalidArgument, match=next(iter(wrong))):
+        HandlerSettings(**wrong)
