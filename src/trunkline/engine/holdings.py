@@ -7,9 +7,22 @@ committed; handed is what the application was given; fetched is what lies in mem
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from trunkline.records import Batch
+
+
+class Piece(NamedTuple):
+    """A batch, or a part of one, and about how many bytes it has: looking at every record would cost more than that
+    is worth."""
+
+    batch: Batch
+    size: int
+
+    def cut(self, start: int, end: int) -> Piece:
+        cut = self.batch.cut(start, end)
+        return Piece(cut, self.size * len(cut) // len(self.batch))
 
 
 class Holding:
@@ -28,7 +41,7 @@ class Holding:
         self.may_have_more = True
         self.is_paused = False
         self.leaving_since: float | None = None
-        self._batches: deque[Batch] = deque()
+        self._pieces: deque[Piece] = deque()
 
     @property
     def place(self) -> tuple[str, int]:
@@ -45,47 +58,46 @@ class Holding:
         return not self.is_paused and self.leaving_since is None
 
     @property
-    def has_batches(self) -> bool:
-        return bool(self._batches)
+    def has_pieces(self) -> bool:
+        return bool(self._pieces)
 
-    def add(self, batches: list[Batch]) -> None:
-        """Keep what was read from ``fetched`` on; the first batch may begin before it."""
-        for batch in batches:
-            kept = batch.cut(max(batch.first_offset, self.fetched), batch.end)
-            self._batches.append(kept)
-            self.fetched = kept.end
+    def add(self, pieces: Iterable[Piece]) -> None:
+        """Keep what was read from ``fetched`` on; the first piece may begin before it."""
+        for piece in pieces:
+            end = piece.batch.end
+            self._pieces.append(piece.cut(max(piece.batch.first_offset, self.fetched), end))
+            self.fetched = end
 
-    def take(self, records_max: int, bytes_max: int | None, *, whole: bool) -> Iterator[Batch]:
+    def take(self, records_max: int, bytes_max: int, *, whole: bool) -> list[Piece]:
         """Hand out batches until a limit is reached; with ``whole`` the last may pass ``records_max``, otherwise it
         is cut there. At least one record where there is any."""
-        while self._batches and records_max > 0:
-            batch = self._batches.popleft()
-            if not whole and len(batch) > records_max:
-                cut = batch.first_offset + records_max
-                self._batches.appendleft(batch.cut(cut, batch.end))
-                batch = batch.cut(batch.first_offset, cut)
-            records_max -= len(batch)
-            self.handed = batch.end
-            yield batch
-            if bytes_max is not None:
-                bytes_max -= sum(map(len, batch.payloads))
-                if bytes_max <= 0:
-                    return
+        taken: list[Piece] = []
+        while self._pieces and records_max > 0 and bytes_max > 0:
+            piece = self._pieces.popleft()
+            first, end = piece.batch.first_offset, piece.batch.end
+            if not whole and end - first > records_max:
+                self._pieces.appendleft(piece.cut(first + records_max, end))
+                piece = piece.cut(first, first + records_max)
+            records_max -= len(piece.batch)
+            bytes_max -= piece.size
+            self.handed = piece.batch.end
+            taken.append(piece)
+        return taken
 
-    def put_back(self, batches: list[Batch]) -> None:
+    def put_back(self, pieces: list[Piece]) -> None:
         """They were taken, but did not reach the application."""
-        self._batches.extendleft(reversed(batches))
-        self.handed = batches[0].first_offset
+        self._pieces.extendleft(reversed(pieces))
+        self.handed = pieces[0].batch.first_offset
 
     def rewind(self, to: int) -> None:
         """Forget what lies beyond an offset: it is read, and handed out, again."""
-        self._batches.clear()
+        self._pieces.clear()
         self.handled = self.handed = self.fetched = to
         self.may_have_more = True
 
     def rewind_claim(self, to: int) -> None:
         """Begin at a range that was claimed, wherever the last one ended."""
-        self._batches.clear()
+        self._pieces.clear()
         self.committed = self.handled = self.handed = self.fetched = to
 
     def mark(self, offset: int) -> None:

@@ -40,7 +40,7 @@ from trunkline.engine.checks import (
     check_topic_names,
     check_whole,
 )
-from trunkline.engine.holdings import Holding
+from trunkline.engine.holdings import Holding, Piece
 from trunkline.errors import Closed, Fenced, InUse, InvalidArgument, NotFound, TrunklineError
 from trunkline.records import Batch, GroupRecord, PartitionLag, Position, Record
 from trunkline.settings import ConsumerSettings, Delivery
@@ -236,11 +236,11 @@ class AsyncConsumer:
         with self._using():
             self._refuse("exactly_once", "use transaction()")
             found = await self._next(max_records, bytes_max, wait_s, whole=True)
-            return [batch for _, batches in found for batch in batches]
+            return [piece.batch for _, pieces in found for piece in pieces]
 
     async def _next(
         self, max_records: int, bytes_max: int | None, wait_s: float, *, whole: bool
-    ) -> list[tuple[Holding, list[Batch]]]:
+    ) -> list[tuple[Holding, list[Piece]]]:
         check_whole("max_records", max_records, least=1, most=INT4_MAX)
         limit = self._rooms.server.settings.read_bytes_max if bytes_max is None else bytes_max
         check_whole("bytes_max", limit, least=1)
@@ -251,7 +251,7 @@ class AsyncConsumer:
 
     async def _found(
         self, max_records: int, bytes_max: int, deadline: float, *, whole: bool
-    ) -> list[tuple[Holding, list[Batch]]]:
+    ) -> list[tuple[Holding, list[Piece]]]:
         """What there is now, or comes before the deadline. Who does not wait at all gets what is there for certain,
         whether a hint of it has come or not."""
         fetcher, seat = self._fetcher, self._seat
@@ -356,8 +356,8 @@ class AsyncConsumer:
             deadline = monotonic() + self._rooms.server.settings.heartbeat_s
             most = INT4_MAX if self._claims is None else SHARED_RECORDS
             found = await self._found(most, self._settings.fetch_bytes_max, deadline, whole=True)
-            for holding, batches in found:
-                self._chunks += [(holding, batch.marked(holding.mark)) for batch in batches]
+            for holding, pieces in found:
+                self._chunks += [(holding, piece.batch.marked(holding.mark)) for piece in pieces]
         if self._chunks:
             self._chunk_of, self._chunk = self._chunks.pop(0)
 
@@ -562,8 +562,8 @@ class AsyncConsumer:
             raise InvalidArgument(f"this consumer reads {delivery.replace('_', ' ')}: {reason}")
 
 
-def _records(found: list[tuple[Holding, list[Batch]]]) -> list[Record]:
-    return list(chain.from_iterable(batch for _, batches in found for batch in batches))
+def _records(found: list[tuple[Holding, list[Piece]]]) -> list[Record]:
+    return list(chain.from_iterable(piece.batch for _, pieces in found for piece in pieces))
 
 
 def _name() -> str:

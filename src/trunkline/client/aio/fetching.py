@@ -12,14 +12,14 @@ from typing import Protocol
 
 from trunkline.client import protocol
 from trunkline.client.aio.claims import Claims
+from trunkline.client.aio.connection import Row
 from trunkline.client.aio.member import Member
 from trunkline.client.aio.reader import batches_of
 from trunkline.client.aio.server import Server
 from trunkline.client.aio.watch import Seat
 from trunkline.client.arrays import integer_array, offset_array
-from trunkline.engine.holdings import Holding
+from trunkline.engine.holdings import Holding, Piece
 from trunkline.errors import OffsetOutOfRange, TrunklineError
-from trunkline.records import Batch
 from trunkline.settings import ConsumerSettings
 
 logger = logging.getLogger("trunkline")
@@ -67,7 +67,7 @@ class Owned:
             holding.may_have_more = True
             raise
         before = holding.fetched
-        holding.add(batches_of(holding.topic, holding.partition, rows))
+        holding.add(_pieces(holding, rows))
         if rows:
             left = not rows[-1][1] or sum(row[-1] for row in rows) >= bytes_max
             holding.may_have_more |= left or holding.fetched - before >= records_max
@@ -107,8 +107,8 @@ class Shared:
             rows = await self._server.read(
                 [holding.topic_id, holding.partition, holding.fetched, end - holding.fetched, bytes_max]
             )
-            read = batches_of(holding.topic, holding.partition, rows)
-            holding.add([batch.cut(batch.first_offset, min(batch.end, end)) for batch in read])
+            read = _pieces(holding, rows)
+            holding.add(piece.cut(piece.batch.first_offset, min(piece.batch.end, end)) for piece in read)
 
 
 class Fetcher:
@@ -119,13 +119,13 @@ class Fetcher:
         self._seat = seat
         self._turn = 0
 
-    async def take(self, records_max: int, bytes_max: int, *, whole: bool) -> list[tuple[Holding, list[Batch]]]:
-        """Batches of each partition that has any, until a limit is reached; empty where there is nothing now."""
+    async def take(self, records_max: int, bytes_max: int, *, whole: bool) -> list[tuple[Holding, list[Piece]]]:
+        """Pieces of each partition that has any, until a limit is reached; empty where there is nothing now."""
         self._note_hints()
-        found: list[tuple[Holding, list[Batch]]] = []
+        found: list[tuple[Holding, list[Piece]]] = []
         for holding in self._in_turn():
             try:
-                if not holding.has_batches and holding.may_have_more:
+                if not holding.has_pieces and holding.may_have_more:
                     await self._source.fill(holding, records_max, bytes_max)
             except TrunklineError:
                 if not found:
@@ -133,14 +133,14 @@ class Fetcher:
                 # What other partitions have given comes first; this one says it again next time.
                 break
             except BaseException:
-                for other, batches in found:
-                    other.put_back(batches)
+                for other, given in found:
+                    other.put_back(given)
                 raise
-            batches = list(holding.take(records_max, bytes_max, whole=whole))
-            if batches:
-                found.append((holding, batches))
-                records_max -= sum(map(len, batches))
-                bytes_max -= sum(sum(map(len, batch.payloads)) for batch in batches)
+            pieces = holding.take(records_max, bytes_max, whole=whole)
+            if pieces:
+                found.append((holding, pieces))
+                records_max -= sum(len(piece.batch) for piece in pieces)
+                bytes_max -= sum(piece.size for piece in pieces)
             if records_max <= 0 or bytes_max <= 0:
                 break
         return found
@@ -169,9 +169,14 @@ class Fetcher:
         able = [
             holding
             for holding in list(self._source.holdings.values())
-            if holding.may_give and (holding.has_batches or holding.may_have_more)
+            if holding.may_give and (holding.has_pieces or holding.may_have_more)
         ]
         self._turn += 1
         first = self._turn % len(able) if able else 0
         yield from able[first:]
         yield from able[:first]
+
+
+def _pieces(holding: Holding, rows: list[Row]) -> list[Piece]:
+    batches = batches_of(holding.topic, holding.partition, rows)
+    return [Piece(batch, row[-1]) for batch, row in zip(batches, rows, strict=False)]
