@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -117,6 +118,27 @@ def test_whoever_holds_or_awaits_a_partition_is_named(run: Run, tl: Client, db_u
         (held,) = facts(run)["locks"]
         assert (held["topic"], held["partition"], held["granted"]) == ("orders", 1, True)
         assert (held["pid"], held["application"]) == (pid, "stuck")
+    assert facts(run)["locks"] == []
+
+
+def test_whoever_holds_or_awaits_a_groups_cursor_is_named(run: Run, tl: Client, db_url: str) -> None:
+    """A transaction that has committed a cursor and goes on; somebody seeks the group meanwhile."""
+    tl.create_topic("orders", partitions=2)
+    tl.create_group("billing", ["orders"])
+    lock = "select trunkline.lock_cursors(array[cursor_id]) from trunkline.group_cursors(1) where partition = 1"
+    with (
+        psycopg.connect(db_url, application_name="stuck") as holder,
+        psycopg.connect(db_url, application_name="seeking") as other,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        holder.execute(lock)
+        waiting = threads.submit(other.execute, lock)
+        while len(held := facts(run)["locks"]) < 2:
+            assert not waiting.done()
+        holder.rollback()
+        waiting.result()
+    assert {(each["topic"], each["partition"], each["group_name"]) for each in held} == {("orders", 1, "billing")}
+    assert [(each["application"], each["granted"]) for each in held] == [("stuck", True), ("seeking", False)]
     assert facts(run)["locks"] == []
 
 
@@ -256,6 +278,8 @@ def test_retention_becomes_a_warning_when_it_is_late(fields: dict[str, Any], exp
         (changed(LOCK, transaction_since=NOW - timedelta(minutes=2)), None, ["problem"]),
         (changed(LOCK, pid=None, transaction_since=None), None, ["ok"]),
         (changed(LOCK, pid=None, transaction_since=None), 70, ["problem"]),
+        (changed(LOCK, pid=None, transaction_since=None, group_name="billing"), 70, ["ok"]),
+        (changed(LOCK, transaction_since=NOW - timedelta(minutes=2), group_name="billing"), None, ["problem"]),
     ],
 )
 def test_a_lock_becomes_a_problem_when_it_is_held_for_long(

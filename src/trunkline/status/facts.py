@@ -68,7 +68,8 @@ class SnapshotHolder(msgspec.Struct, frozen=True):
 
 
 class LockHolder(msgspec.Struct, frozen=True):
-    """A session that holds, or waits for, the lock of a partition, or of a whole topic (``partition`` is None)."""
+    """A session that holds, or waits for, the lock of a partition, of a whole topic (``partition`` is None), or of a
+    group's cursor in a partition (``group_name``)."""
 
     topic: str
     partition: int | None
@@ -80,6 +81,12 @@ class LockHolder(msgspec.Struct, frozen=True):
     state: str | None
     transaction_since: datetime | None
     query_start: datetime | None
+    group_name: str | None = None
+
+    @property
+    def place(self) -> tuple[str, int | None, str | None]:
+        """What is locked."""
+        return self.topic, self.partition, self.group_name
 
 
 class RetentionState(msgspec.Struct, frozen=True):

@@ -172,16 +172,12 @@ def _late(state: RetentionState, now: datetime) -> Iterator[Finding]:
 
 
 def about_locks(locks: Sequence[LockHolder], now: datetime) -> Iterator[Finding]:
-    """Who keeps publishers waiting. A publish holds its partition's lock for a few milliseconds."""
+    """Who keeps publishers, or readers of a group, waiting. Both hold their locks for a few milliseconds."""
     found = False
     for lock in locks:
         if not lock.granted:
             continue
-        waiters = [
-            other
-            for other in locks
-            if not other.granted and (other.topic, other.partition) == (lock.topic, lock.partition)
-        ]
+        waiters = [other for other in locks if not other.granted and other.place == lock.place]
         held = _held(lock, waiters, now)
         if held is not None and held >= LOCK_LONG:
             found = True
@@ -200,6 +196,8 @@ def _held(lock: LockHolder, waiters: Sequence[LockHolder], now: datetime) -> tim
 
 def _about_lock(lock: LockHolder, waiters: int, held: timedelta) -> Finding:
     what = f"partition {lock.partition} of {lock.topic}" if lock.partition is not None else f"topic {lock.topic}"
+    if lock.group_name is not None:
+        what = f"the cursor of group {lock.group_name} in {what}"
     who = "a prepared transaction" if lock.pid is None else f"pid {lock.pid} of {lock.user_name}"
     app = f" ({lock.application})" if lock.application else ""
     return Finding(
@@ -207,7 +205,7 @@ def _about_lock(lock: LockHolder, waiters: int, held: timedelta) -> Finding:
         "locks",
         f"{what}: locked by {who}{app}, {lock.state or 'state unknown'}, its transaction is {age_text(held)} old; "
         f"{waiters} wait for it",
-        "commit or end that transaction: nobody else can publish there",
+        f"commit or end that transaction: nobody else can {'publish there' if lock.group_name is None else 'move it'}",
     )
 
 

@@ -1,6 +1,6 @@
 -- Deletes a topic, and what groups know of it. Its name is free at once; its tables are left released, for
 -- segment_drop. Returns the ids of the segments to drop.
--- locks: the topic, then every partition in ascending order, the row of the topic, then the cursors of its groups
+-- locks: the topic and its row, then every partition in ascending order, then the cursors of its groups
 -- errors: TL001 TL002, 55P03
 -- grants: admin
 create function trunkline.topic_delete(topic text) returns integer[]
@@ -13,6 +13,8 @@ declare
     part    record;
 begin
     perform trunkline.topic_lock(id);
+    -- Groups that are beginning to read it have committed then, and are seen below; later ones find it deleted.
+    perform from trunkline.topic t where t.topic_id = id for update;
     for part in select p.partition_id, p.partition from trunkline.topic_partition p
         where p.topic_id = id order by p.partition_id loop
         perform trunkline.lock_partition(part.partition_id);
@@ -22,8 +24,6 @@ begin
     where s.topic_id = id and s.released_at is null;
     select coalesce(array_agg(s.segment_id order by s.segment_id), '{}') into dropped
     from trunkline.segment s where s.topic_id = id;
-    -- Groups that had begun to read it meanwhile have committed then, and are seen; later ones find it deleted.
-    perform from trunkline.topic t where t.topic_id = id for update;
     perform trunkline.group_forget(array(
         select c.cursor_id from trunkline.group_cursor c join trunkline.topic_partition p using (partition_id)
         where p.topic_id = id));
