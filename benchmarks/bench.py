@@ -100,5 +100,15 @@ class Scenario:
     measure: Callable[[Bench], Iterator[Finding]]
 
 
+@dataclass(frozen=True)
+class Benchmark:
+    """`trunkline bench <name>`: what it measures, in the order in which it does, and how many processes that takes."""
+
+    name: str
+    summary: str
+    scenarios: tuple[Scenario, ...]
+    processes: int
+
+
 def to_stderr(text: str) -> None:
     print(text, file=sys.stderr, flush=True)

@@ -26,7 +26,7 @@ def draw(run: Run, path: Path) -> bool:
     FigureCanvasAgg(figure)
     upper, lower = figure.subplots(2, 1, height_ratios=[max(4, len(bars)) * 0.26, 3.2])
     _ratios(upper, bars)
-    _snapshot(lower, [line for line in run.lines if line.name.startswith("snapshot.") and line.series])
+    _snapshot(lower, [line for line in run.lines if "records_per_s" in (line.series or {})])
     place = run.environment
     figure.suptitle(
         f"trunkline bench {run.title}, {run.scale} run of {run.started_at:%Y-%m-%d}: PostgreSQL "
@@ -38,17 +38,19 @@ def draw(run: Run, path: Path) -> bool:
 
 
 def _ratios(axes: Axes, bars: list[Line]) -> None:
+    least = min((line.ratio for line in bars if line.ratio), default=1.0)
+    left = min(0.1, least / 2)
     for row, line in enumerate(reversed(bars)):
         assert line.ratio is not None
         colour = REPORTED if line.ok is None else REACHED if line.ok else MISSED
-        axes.barh(row, max(line.ratio, 0.011), left=0.01, color=colour, height=0.7)
-        if line.target is not None and not isinstance(line.target, tuple):
+        axes.barh(row, max(line.ratio, 1.1 * left) - left, left=left, color=colour, height=0.7)
+        if line.of == "ratio" and line.target is not None and not isinstance(line.target, tuple):
             axes.plot([line.target, line.target], [row - 0.45, row + 0.45], color=TARGET, linewidth=2)
-        axes.text(max(line.ratio, 0.1) * 1.05, row, f"{line.ratio:.2f}", va="center", fontsize=7)
+        axes.text(max(line.ratio, left) * 1.05, row, f"{line.ratio:.2f}", va="center", fontsize=7)
     names = [f"{line.name} ({line.flush})" if line.flush == "slow" else line.name for line in reversed(bars)]
     axes.set_yticks(range(len(bars)), names, fontsize=7)
     axes.set_xscale("log")
-    axes.set_xlim(left=0.1)
+    axes.set_xlim(left=left)
     axes.axvline(1.0, color=TARGET, linewidth=0.5, linestyle=":")
     axes.set_ylim(-0.7, max(1, len(bars)) - 0.3)
     axes.set_xlabel(

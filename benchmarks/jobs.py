@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
+from typing import Protocol
 
 from benchmarks.payloads import Checksum, Payloads, checksum
 from benchmarks.sides import Fetch, Shape, Side
@@ -196,7 +197,26 @@ class Scan:
         return seen
 
 
-def rate(results: Sequence[Written] | Sequence[Seen]) -> float:
+class Timed(Protocol):
+    """How many records went through a process, and when."""
+
+    @property
+    def records(self) -> int: ...
+
+    @property
+    def started(self) -> float: ...
+
+    @property
+    def ended(self) -> float: ...
+
+
+def rate(results: Sequence[Timed]) -> float:
     """Records a second of all processes together, from the first start to the last end."""
     took = max(each.ended for each in results) - min(each.started for each in results)
     return sum(each.records for each in results) / took
+
+
+def records_per_s(flows: Sequence[Flow]) -> float:
+    """Of all writers together, from the first start to the last commit."""
+    took = max(flow.commits[-1] for flow in flows) - min(flow.started for flow in flows)
+    return sum(flow.records for flow in flows) / took

@@ -50,7 +50,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What a scenario measured for one line. ``value`` is None where it could not be; ``note`` says why.
 
     ``ratio`` is the median over the rounds, ``ratio_low`` and ``ratio_high`` their extremes. ``series`` holds
-    figures over time, for the chart.
+    figures over time, for the chart. ``holds`` is False where the line's own condition was not met, so that there is
+    nothing to judge.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int = 1
     note: str = ""
     series: dict[str, list[float]] | None = None
+    holds: bool = True
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +99,13 @@ def load_targets(path: Path = TARGETS_PATH) -> dict[str, Target]:
 
 
 def paired(
-    name: str, ours: Sequence[float], theirs: Sequence[float], *, flush: Flush = "fast", note: str = ""
+    name: str,
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    *,
+    flush: Flush = "fast",
+    note: str = "",
+    holds: bool = True,
 ) -> Finding:
     """A finding from rounds in which both sides were measured one after the other.
 
@@ -115,13 +123,15 @@ def paired(
         ratio_high=max(ratios),
         rounds=len(ratios),
         note=note,
+        holds=holds,
     )
 
 
 def judged(finding: Finding, targets: Mapping[str, Target], scale: str) -> Line:
-    """The line of a finding. Under the slow flush, and where nothing was measured, there is no target to miss."""
+    """The line of a finding. Under the slow flush, where nothing was measured, and where the line does not hold,
+    there is no target to miss."""
     target = targets[finding.name]
-    applies = finding.flush == "fast" and target.direction != "report"
+    applies = finding.flush == "fast" and finding.holds and target.direction != "report"
     figure = finding.ratio if target.of == "ratio" else finding.value
     return Line(
         name=finding.name,

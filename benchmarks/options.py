@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from benchmarks.bench import Scenario
+from benchmarks.bench import Benchmark, Scenario
 from benchmarks.report import RESULTS
 from trunkline.nearest import nearest_name
 
@@ -34,12 +34,12 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE_EXIT, f"{self.format_usage()}{self.prog}: {message}\n")
 
 
-def parse(arguments: Sequence[str], scenarios: Sequence[Scenario]) -> Options:
+def parse(arguments: Sequence[str], benchmark: Benchmark) -> Options:
     """The options, or an exit with 64 that says what is wrong."""
-    parser = _parser(scenarios)
+    parser = _parser(benchmark)
     found = parser.parse_args(list(arguments))
     only = tuple(name for names in found.only for name in names)
-    known = {name for scenario in scenarios for name in (scenario.name, *scenario.lines)}
+    known = {name for scenario in benchmark.scenarios for name in (scenario.name, *scenario.lines)}
     for name in only:
         if name not in known:
             parser.error(f"there is no scenario or line {name!r}; {nearest_name(name, sorted(known))}")
@@ -48,16 +48,16 @@ def parse(arguments: Sequence[str], scenarios: Sequence[Scenario]) -> Options:
     return Options(found.json, found.quick, only, found.url, found.rounds, found.slow_flush, found.results)
 
 
-def _parser(scenarios: Sequence[Scenario]) -> argparse.ArgumentParser:
+def _parser(benchmark: Benchmark) -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="trunkline bench log",
-        description="Measure the log against the design that it replaces.",
+        prog=f"trunkline bench {benchmark.name}",
+        description=benchmark.summary,
         epilog="Exit codes: 0 all targets reached, 1 a target missed, 2 the server's durability is weakened, "
         f"{USAGE_EXIT} wrong use.",
     )
-    names = ", ".join(scenario.name for scenario in scenarios)
+    names = ", ".join(scenario.name for scenario in benchmark.scenarios)
     parser.add_argument("--json", action="store_true", help="one JSON object a line instead of a table")
-    parser.add_argument("--quick", action="store_true", help="about a minute, with a tenth of the work")
+    parser.add_argument("--quick", action="store_true", help="some minutes at most, with a few percent of the work")
     parser.add_argument(
         "--only",
         nargs="+",

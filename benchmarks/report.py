@@ -33,8 +33,11 @@ class Run(msgspec.Struct, frozen=True):
 class Report:
     """Says each line as soon as it is known, and keeps them all."""
 
-    def __init__(self, environment: Environment, scale: str, *, as_json: bool, out: TextIO | None = None) -> None:
+    def __init__(
+        self, title: str, environment: Environment, scale: str, *, as_json: bool, out: TextIO | None = None
+    ) -> None:
         self.lines: list[Line] = []
+        self._title = title
         self._environment = environment
         self._scale = scale
         self._as_json = as_json
@@ -57,7 +60,7 @@ class Report:
     def end(self, *, complete: bool, folder: Path) -> tuple[Run, Path]:
         """Write the file; what it holds, and where it is."""
         took_s = (datetime.now(UTC) - self._started_at).total_seconds()
-        run = Run("log", self._started_at, took_s, self._scale, complete, self._environment, self.lines)
+        run = Run(self._title, self._started_at, took_s, self._scale, complete, self._environment, self.lines)
         path = folder / f"{stem(run)}.json"
         folder.mkdir(parents=True, exist_ok=True)
         path.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")

@@ -1,4 +1,4 @@
-"""Write the README's figures from the last complete run of the benchmarks; no figure there is typed by hand.
+"""Write the README's figures from the last complete runs of the benchmarks; no figure there is typed by hand.
 
 python -m tools.figures            write
 python -m tools.figures --check    only compare                     (make check)
@@ -19,7 +19,7 @@ README = ROOT / "README.md"
 BEGIN = "<!-- figures: python -m tools.figures -->\n"
 END = "<!-- end of figures -->"
 
-SHOWN = {
+LOG = {
     "json-1000.write": "write, batches of 1,000",
     "json-100.write": "write, batches of 100",
     "json-1.write": "write, one record a commit",
@@ -37,19 +37,35 @@ SHOWN = {
     "growth.publish": "cost of a publish at 10^7 records, against 10^3",
     "growth.read": "cost of a read at 10^7 records, against 10^3",
 }
+GROUPS = {
+    "reference.write_p50": "5,000 records/s to 5 groups: write, p50",
+    "reference.read_p50": "read, p50",
+    "reference.end_to_end_p50": "end to end, p50",
+    "reference.end_to_end_p99": "end to end, p99",
+    "saturation-100.write": "10 writers and 20 readers flat out: written",
+    "saturation-100.read": "read meanwhile",
+    "wake.delivery": "p50 from publish to a waiting consumer, against a bare commit plus a bare NOTIFY",
+    "idle.processor": "the server's processor time for 100 idle consumers, against readers that poll",
+    "fanout.follow-8": "what each of 8 groups reads, against one alone",
+    "held.consume": "consumed after 60 s of somebody's snapshot, against before",
+    "held.claims": "the same for the baseline's readers",
+    "group-read.batches": "reading as a group, against reading by offset",
+}
+SHOWN = {"log": LOG, "groups": GROUPS}
+"""By the benchmark's name."""
 
 
 def table(run: Run) -> str:
     """The lines that a reader asks for first, with what each had to reach and whether it did."""
     found = {line.name: line for line in run.lines if line.flush == "fast"}
-    rows = [_row(label, found[name]) for name, label in SHOWN.items() if name in found]
+    rows = [_row(label, found[name]) for name, label in SHOWN[run.title].items() if name in found]
     machine = run.environment
     return (
         "| | ratio | target | |\n|---|---|---|---|\n"
         + "".join(rows)
         + f"\nA full run of {run.started_at:%d %B %Y}, PostgreSQL {machine.server_version.split()[0]}, "
         f"{machine.cpus} processors, {machine.file_system}, commit {machine.commit}. "
-        "Every line: [benchmarks/results/log-latest.json](benchmarks/results/log-latest.json).\n"
+        f"Every line: [benchmarks/results/{run.title}-latest.json](benchmarks/results/{run.title}-latest.json).\n"
     )
 
 
@@ -60,11 +76,10 @@ def _row(label: str, line: Line) -> str:
 
 
 def written(readme: str) -> str:
-    """The README with the figures of the last complete run, or with the word that there are none."""
-    path = RESULTS / "log-latest.json"
-    figures = "No complete run has been made yet.\n"
-    if path.exists():
-        figures = table(msgspec.json.decode(path.read_bytes(), type=Run))
+    """The README with the figures of the last complete runs, or with the word that there are none."""
+    paths = [RESULTS / f"{title}-latest.json" for title in SHOWN]
+    runs = [msgspec.json.decode(path.read_bytes(), type=Run) for path in paths if path.exists()]
+    figures = "\n".join(map(table, runs)) or "No complete run has been made yet.\n"
     before, _, rest = readme.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{figures}{END}{after}"

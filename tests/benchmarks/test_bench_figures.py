@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.baselines.pgbench import _tps, array_literal
-from benchmarks.jobs import Content, Flow, Written, rate
-from benchmarks.scenarios.backlog import Progress
-from benchmarks.scenarios.saturation import records_per_s
-from benchmarks.scenarios.snapshot import quarters, rates_over_time
+from benchmarks.jobs import Content, Flow, Written, rate, records_per_s
+from benchmarks.scenarios.log.backlog import Progress
+from benchmarks.snapshot import quarters, rates_over_time
 
 
 def test_a_rate_counts_from_the_first_start_to_the_last_end() -> None:
@@ -17,8 +16,12 @@ def test_a_rate_counts_from_the_first_start_to_the_last_end() -> None:
 
 
 def test_commits_are_counted_in_the_piece_of_time_they_fall_into() -> None:
+    events = [(100.5, 10), (101.5, 10), (104.5, 10), (103.5, 10), (99.0, 10)]
+    assert rates_over_time(events, start=100.0, duration_s=4.0, bins=4) == [10.0, 10.0, 0.0, 10.0]
+
+
+def test_a_saturated_rate_counts_to_the_last_commit() -> None:
     flows = [Flow(10, 100.0, [100.5, 101.5, 104.5]), Flow(10, 100.1, [103.5])]
-    assert rates_over_time(flows, 4.0, 4) == [10.0, 10.0, 0.0, 10.0]
     assert records_per_s(flows) == pytest.approx(40 / 4.5)
 
 

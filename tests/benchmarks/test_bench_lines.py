@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import scenarios
+from benchmarks.groups import GROUPS
 from benchmarks.lines import Finding, Target, judged, load_targets, paired
+from benchmarks.log import LOG
 
 TARGETS = {
     "faster": Target("faster", "at_least", "records/s", "", target=2.0),
@@ -18,7 +19,7 @@ TARGETS = {
 
 
 def test_every_line_of_a_scenario_has_a_target_and_the_other_way_round() -> None:
-    measured = [name for scenario in scenarios.ALL for name in scenario.lines]
+    measured = [name for scenario in (*LOG.scenarios, *GROUPS.scenarios) for name in scenario.lines]
     assert len(set(measured)) == len(measured)
     assert set(measured) == set(load_targets())
 
@@ -58,6 +59,11 @@ def test_the_ratio_is_the_median_of_the_rounds_ratios() -> None:
 )
 def test_a_finding_is_judged_by_its_ratio_or_its_value(finding: Finding, ok: bool | None) -> None:
     assert judged(finding, TARGETS, "full").ok is ok
+
+
+def test_a_line_whose_condition_was_not_met_is_not_judged() -> None:
+    line = judged(Finding(name="faster", ratio=0.1, holds=False), TARGETS, "full")
+    assert (line.ratio, line.ok, line.target) == (0.1, None, None)
 
 
 def test_under_the_slow_flush_nothing_is_judged() -> None:

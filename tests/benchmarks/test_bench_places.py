@@ -9,9 +9,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from benchmarks import environment, log
+from benchmarks import environment
+from benchmarks.log import LOG
 from benchmarks.memory import peak_mb
 from benchmarks.place import slow
+from benchmarks.run import run
 
 
 def test_the_file_system_is_that_of_the_deepest_mount(tmp_path: Path) -> None:
@@ -48,7 +50,7 @@ def test_a_run_with_weakened_durability_is_refused_with_2(
     db_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     weakened = make_conninfo(db_url, options="-c synchronous_commit=off")
-    assert log.main(["--quick", "--only", "payload", "--url", weakened, "--results", str(tmp_path)]) == 2
+    assert run(LOG, ["--quick", "--only", "payload", "--url", weakened, "--results", str(tmp_path)]) == 2
     assert "synchronous_commit is off" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
@@ -57,7 +59,7 @@ def test_a_run_says_its_lines_writes_its_files_and_leaves_no_database(
     db_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--quick", "--only", "payload", "--json", "--url", db_url, "--results", str(tmp_path)]
-    assert log.main(arguments) == 0
+    assert run(LOG, arguments) == 0
     (told,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (told["name"], told["scale"]) == ("payload.lz4", "quick")
     assert sorted(path.name for path in tmp_path.iterdir()) == [

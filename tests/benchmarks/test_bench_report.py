@@ -37,7 +37,7 @@ def line_of(finding: Finding) -> Line:
 
 def test_in_json_each_line_is_an_object_with_its_place() -> None:
     out = io.StringIO()
-    report = Report(PLACE, "quick", as_json=True, out=out)
+    report = Report("log", PLACE, "quick", as_json=True, out=out)
     report.begin()
     report.add(line_of(paired("json-100.write", [3.0], [2.0])))
     (text,) = out.getvalue().splitlines()
@@ -65,7 +65,7 @@ def test_a_row_of_the_table_says_quick_and_whether_it_was_missed() -> None:
 
 
 def test_what_was_not_measured_is_said_and_not_missed() -> None:
-    report = Report(PLACE, "quick", as_json=False, out=io.StringIO())
+    report = Report("log", PLACE, "quick", as_json=False, out=io.StringIO())
     line = line_of(Finding(name="json-100.disk", note="not measured: the server has no lz4"))
     report.add(line)
     assert "not measured" in table_row(line)
@@ -74,14 +74,19 @@ def test_what_was_not_measured_is_said_and_not_missed() -> None:
 
 def test_only_a_complete_full_run_replaces_the_figures_that_are_cited(tmp_path: Path) -> None:
     names = []
-    for scale, complete in (("full", True), ("full", False), ("quick", True)):
-        report = Report(PLACE, scale, as_json=True, out=io.StringIO())
+    for title, scale, complete in (
+        ("log", "full", True),
+        ("log", "full", False),
+        ("log", "quick", True),
+        ("groups", "full", True),
+    ):
+        report = Report(title, PLACE, scale, as_json=True, out=io.StringIO())
         names.append(report.end(complete=complete, folder=tmp_path)[1].name)
-    assert names == ["log-latest.json", "log-partial-latest.json", "log-quick-latest.json"]
+    assert names == ["log-latest.json", "log-partial-latest.json", "log-quick-latest.json", "groups-latest.json"]
 
 
 def test_the_file_holds_the_run_and_the_chart_is_a_picture_of_it(tmp_path: Path) -> None:
-    report = Report(PLACE, "full", as_json=True, out=io.StringIO())
+    report = Report("log", PLACE, "full", as_json=True, out=io.StringIO())
     report.add(line_of(paired("json-100.write", [3.0], [2.0])))
     held = Finding(name="snapshot.publish", ratio=1.0, series={"records_per_s": [1.0, 2.0, 1.0, 2.0]})
     report.add(line_of(held))

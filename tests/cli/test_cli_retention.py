@@ -71,21 +71,25 @@ def test_an_unknown_topic_is_not_found(run: Run) -> None:
     assert run("retention", "run", "--topic", "nope").exit_code == 3
 
 
-def test_bench_hands_its_arguments_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["log", "groups"])
+def test_bench_hands_its_arguments_on(tmp_path: Path, name: str) -> None:
     """Goal: what is written after `bench log` arrives, and its exit code comes back. Method: a repository with a
     benchmark that prints its arguments."""
     (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks" / "log.py").write_text("import sys\nprint(sys.argv[1:])\nsys.exit(5)\n")
+    (tmp_path / "benchmarks" / f"{name}.py").write_text("import sys\nprint(sys.argv[1:])\nsys.exit(5)\n")
     code = (
         "import pathlib, sys; from trunkline.cli import bench, main\n"
         "bench.REPOSITORY = pathlib.Path(sys.argv.pop(1)); main.main()"
     )
-    command = [sys.executable, "-c", code, str(tmp_path), "--url", "u", "bench", "log", "--json", "--only", "x"]
+    command = [sys.executable, "-c", code, str(tmp_path), "--url", "u", "bench", name, "--json", "--only", "x"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert (done.returncode, done.stdout) == (5, "['--url', 'u', '--json', '--only', 'x']\n"), done.stderr
 
 
-def test_bench_without_a_clone_says_what_it_needs(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["log", "groups"])
+def test_bench_without_a_clone_says_what_it_needs(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setattr(bench, "REPOSITORY", tmp_path)
-    refused = run("bench", "log")
+    refused = run("bench", name)
     assert (refused.exit_code, "a clone of the repository" in refused.stderr) == (3, True)

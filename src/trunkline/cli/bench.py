@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -22,15 +24,36 @@ def bench() -> None:
     """
 
 
-@bench.command(context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--quick] [--json] [--only NAME] [ARGUMENT]...")
+def _benchmark(run: Callable[..., None]) -> click.Command:
+    """A command that takes its arguments as they are: the benchmark itself knows what they mean."""
+    arguments = click.argument(
+        "arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--quick] [--json] [--only NAME] [ARGUMENT]..."
+    )
+    return bench.command(context_settings={"ignore_unknown_options": True})(arguments(run))
+
+
+@_benchmark
 def log(arguments: tuple[str, ...]) -> None:
     """Measure the log against one row a record.
 
     Without --url it starts a PostgreSQL of its own. Arguments are handed on to the benchmark, whose exit code
     it is: 0 all targets reached, 1 a target missed, 2 the server's durability is weakened, 64 wrong use.
     """
-    if not (REPOSITORY / "benchmarks" / "log.py").exists():
+    _become("log", arguments)
+
+
+@_benchmark
+def groups(arguments: tuple[str, ...]) -> None:
+    """Measure consumer groups against readers that poll.
+
+    Without --url it starts a PostgreSQL of its own. Arguments are handed on to the benchmark, whose exit code
+    it is: 0 all targets reached, 1 a target missed, 2 the server's durability is weakened, 64 wrong use.
+    """
+    _become("groups", arguments)
+
+
+def _become(name: str, arguments: tuple[str, ...]) -> NoReturn:
+    if not (REPOSITORY / "benchmarks" / f"{name}.py").exists():
         raise NotFound("the benchmarks are not part of the package: run this in a clone of the repository")
     url = given_url()
     handed_on = [*(("--url", url) if url is not None else ()), *arguments]
@@ -38,5 +61,5 @@ def log(arguments: tuple[str, ...]) -> None:
     sys.stdout.flush()
     # In place of this process, so that signals and the exit code are the benchmark's own. -P: the folder that
     # the caller stands in may have benchmarks of its own.
-    program = [sys.executable, "-P", "-m", "benchmarks.log", *handed_on]
+    program = [sys.executable, "-P", "-m", f"benchmarks.{name}", *handed_on]
     os.execve(sys.executable, program, {**os.environ, "PYTHONPATH": search})  # noqa: S606 - a fixed program

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from benchmarks.baselines.rows import Rows
 from benchmarks.bench import Bench, Scenario
-from benchmarks.jobs import Flow, Place, Stream
+from benchmarks.jobs import Place, Stream, records_per_s
 from benchmarks.lines import Finding, Flush, paired
 from benchmarks.payloads import Payloads
 from benchmarks.sides import Ours, Side
@@ -69,12 +69,6 @@ def _rate(bench: Bench, load: Load, side: Side, flush: Flush) -> float:
             ]
         )
     return records_per_s(flows)
-
-
-def records_per_s(flows: list[Flow]) -> float:
-    """Of all writers together, from the first start to the last commit."""
-    took = max(flow.commits[-1] for flow in flows) - min(flow.started for flow in flows)
-    return sum(flow.records for flow in flows) / took
 
 
 SCENARIO = Scenario("saturation", tuple(load.name for load in LOADS), measure)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import psycopg
-from psycopg import IsolationLevel
 
 from benchmarks.baselines.rows import Rows
 from benchmarks.bench import Bench, Scenario
@@ -17,11 +16,11 @@ from benchmarks.jobs import Flow, Place, Stream
 from benchmarks.lines import Finding, Flush
 from benchmarks.payloads import Payloads
 from benchmarks.sides import Ours, Side
+from benchmarks.snapshot import hold, quarters, rates_over_time
 
 WRITERS = 4
 BATCH_RECORDS = 10
 WARM_S = 1.0
-BINS = 40
 
 
 def measure(bench: Bench) -> Iterator[Finding]:
@@ -52,14 +51,10 @@ def _held(bench: Bench, side: Side, flush: Flush) -> list[Flow]:
         return bench.crew.run(jobs, before=lambda: hold(holder))
 
 
-def hold(connection: psycopg.Connection[tuple[object, ...]]) -> None:
-    """Take a snapshot and a transaction id, and keep both until the connection is closed."""
-    connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
-    connection.execute("select pg_current_xact_id(), count(*) from pg_class")
-
-
 def _finding(name: str, flush: Flush, flows: Sequence[Flow], duration_s: float) -> Finding:
-    rates = rates_over_time(flows, duration_s, BINS)
+    start = min(flow.started for flow in flows)
+    events = [(at, flow.batch_records) for flow in flows for at in flow.commits]
+    rates = rates_over_time(events, start=start, duration_s=duration_s)
     first, last = quarters(rates)
     return Finding(
         name=name,
@@ -70,24 +65,6 @@ def _finding(name: str, flush: Flush, flows: Sequence[Flow], duration_s: float) 
         note=f"held for {duration_s:g} s",
         series={"records_per_s": [round(rate) for rate in rates]},
     )
-
-
-def rates_over_time(flows: Sequence[Flow], duration_s: float, bins: int) -> list[float]:
-    """Records a second of all writers together, in equal pieces of the time from the first start on."""
-    start = min(flow.started for flow in flows)
-    counts = [0] * bins
-    for flow in flows:
-        for at in flow.commits:
-            piece = int((at - start) / duration_s * bins)
-            if piece < bins:
-                counts[piece] += flow.batch_records
-    return [count * bins / duration_s for count in counts]
-
-
-def quarters(rates: Sequence[float]) -> tuple[float, float]:
-    """The mean of the first quarter, and of the last."""
-    quarter = len(rates) // 4
-    return sum(rates[:quarter]) / quarter, sum(rates[-quarter:]) / quarter
 
 
 SCENARIO = Scenario("snapshot", ("snapshot.publish", "snapshot.rows"), measure)
