@@ -2,7 +2,8 @@
 
 A publish does not wait for its ring, and its transaction has no part in it: NOTIFY takes a lock that all commits of
 the server share. The first ring goes out at once, then at most one every five milliseconds, with everything that has
-gathered.
+gathered. A ring wakes every process that listens, so the longer one takes, the longer the next one waits: on a busy
+server, where readers have enough to do, rings become rare by themselves.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from trunkline.settings import ClientSettings
 logger = logging.getLogger("trunkline")
 
 RING_INTERVAL_S = 0.005
+RING_SHARE = 20
+"""A ring is followed by a pause of so many times what it took."""
+RING_PAUSE_MAX_S = 0.5
 RING_AGAIN_S = 1.0
 """How long nothing is sent after a ring failed: the server is away, and readers poll."""
 _PAYLOAD_MAX = 4_000
@@ -75,29 +79,30 @@ class Ringer:
             while not stop.is_set or self._pending:
                 if not stop.is_set:
                     await waker.wait(None)
-                sent = await self._send()
+                pause_s = await self._send()
                 if not stop.is_set:
-                    await stop.wait(RING_INTERVAL_S if sent else RING_AGAIN_S)
+                    await stop.wait(pause_s)
         finally:
             await self._disconnect()
             waker.close()
 
-    async def _send(self) -> bool:
-        """Send everything that has gathered; False where that failed, and it is dropped."""
+    async def _send(self) -> float:
+        """Send everything that has gathered; how long to pause then. Where sending fails it is dropped."""
         with self._mutex:
             rings, self._pending = self._pending, {}
         if not rings:
-            return True
+            return 0.0
         try:
             connection = await self._connected()
             connection.deadline = monotonic() + self._settings.statement_timeout_s
+            began = monotonic()
             payloads = [_payload(partitions) for partitions in rings.values()]
             await connection.call(protocol.RING, [text_array(list(rings)), text_array(payloads)])
         except TrunklineError as error:
             logger.info("a ring was not sent, readers will find the records when they poll: %s", error)
             await self._disconnect()
-            return False
-        return True
+            return RING_AGAIN_S
+        return min(max(RING_INTERVAL_S, RING_SHARE * (monotonic() - began)), RING_PAUSE_MAX_S)
 
     async def _connected(self) -> ServerConnection:
         if self._connection is None:

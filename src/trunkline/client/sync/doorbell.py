@@ -3,7 +3,8 @@
 
 A publish does not wait for its ring, and its transaction has no part in it: NOTIFY takes a lock that all commits of
 the server share. The first ring goes out at once, then at most one every five milliseconds, with everything that has
-gathered.
+gathered. A ring wakes every process that listens, so the longer one takes, the longer the next one waits: on a busy
+server, where readers have enough to do, rings become rare by themselves.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from trunkline.settings import ClientSettings
 logger = logging.getLogger("trunkline")
 
 RING_INTERVAL_S = 0.005
+RING_SHARE = 20
+"""A ring is followed by a pause of so many times what it took."""
+RING_PAUSE_MAX_S = 0.5
 RING_AGAIN_S = 1.0
 """How long nothing is sent after a ring failed: the server is away, and readers poll."""
 _PAYLOAD_MAX = 4_000
@@ -76,29 +80,30 @@ class Ringer:
             while not stop.is_set or self._pending:
                 if not stop.is_set:
                     waker.wait(None)
-                sent = self._send()
+                pause_s = self._send()
                 if not stop.is_set:
-                    stop.wait(RING_INTERVAL_S if sent else RING_AGAIN_S)
+                    stop.wait(pause_s)
         finally:
             self._disconnect()
             waker.close()
 
-    def _send(self) -> bool:
-        """Send everything that has gathered; False where that failed, and it is dropped."""
+    def _send(self) -> float:
+        """Send everything that has gathered; how long to pause then. Where sending fails it is dropped."""
         with self._mutex:
             rings, self._pending = self._pending, {}
         if not rings:
-            return True
+            return 0.0
         try:
             connection = self._connected()
             connection.deadline = monotonic() + self._settings.statement_timeout_s
+            began = monotonic()
             payloads = [_payload(partitions) for partitions in rings.values()]
             connection.call(protocol.RING, [text_array(list(rings)), text_array(payloads)])
         except TrunklineError as error:
             logger.info("a ring was not sent, readers will find the records when they poll: %s", error)
             self._disconnect()
-            return False
-        return True
+            return RING_AGAIN_S
+        return min(max(RING_INTERVAL_S, RING_SHARE * (monotonic() - began)), RING_PAUSE_MAX_S)
 
     def _connected(self) -> ServerConnection:
         if self._connection is None:
