@@ -1,7 +1,8 @@
 """The payloads of every benchmark, from one generator: the same seed gives the same bytes, on any machine.
 
 ``json`` is an order as an application would write it, about 220 bytes, of which lz4 saves about half in a batch
-(the run prints the measured figure). ``random`` cannot be compressed, and is used only where a line says so.
+(the run prints the measured figure). ``cart`` is as many orders as a size has room for, and a note that fills it up.
+``random`` cannot be compressed, and is used only where a line says so.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Literal
 SEED = 20_251_116
 """Printed by every run."""
 
-Kind = Literal["json", "random"]
+Kind = Literal["json", "cart", "random"]
 
 _TEXT = """
 please leave the parcel with a neighbour or behind green gate ring twice blue box fragile glass handle care
@@ -28,6 +29,7 @@ note urgent return label inside do not bend keep cold dry upright signature need
 waits garden shed porch office reception concierge lobby elevator broken use stairs dog friendly bell loud
 sleeping child quiet
 """
+_CART = b'{"orders":[],"note":""}'
 _COLOURS = ("RED", "BLUE", "GREEN", "BLACK", "WHITE", "GREY")
 
 
@@ -38,7 +40,8 @@ class Payloads:
     kind: Kind
     writer: int
     distinct: int = 16_384
-    random_bytes: int = 1_024
+    record_bytes: int = 1_024
+    """Of a cart, and of random bytes; an order is as long as it is."""
     seed: int = SEED
 
     def batches(self, count: int, records: int, *, first: int = 0) -> list[list[bytes]]:
@@ -55,9 +58,20 @@ def made(payloads: Payloads) -> tuple[bytes, ...]:
     """The distinct payloads, generated once for each process."""
     chance = Random(f"{payloads.seed}/{payloads.kind}/{payloads.writer}")
     if payloads.kind == "random":
-        return tuple(chance.randbytes(payloads.random_bytes) for _ in range(payloads.distinct))
+        return tuple(chance.randbytes(payloads.record_bytes) for _ in range(payloads.distinct))
     words = _TEXT.split()
+    if payloads.kind == "cart":
+        return tuple(_cart(chance, number, words, payloads.record_bytes) for number in range(payloads.distinct))
     return tuple(_order(chance, number, words) for number in range(payloads.distinct))
+
+
+def _cart(chance: Random, number: int, words: Sequence[str], size: int) -> bytes:
+    """Exactly ``size`` bytes of JSON."""
+    orders = _order(chance, number, words)
+    while len(orders) + 1 + len(order := _order(chance, number, words)) + len(_CART) <= size:
+        orders += b"," + order
+    note = " ".join(chance.choices(words, k=size // 4))[: size - len(orders) - len(_CART)]
+    return _CART.replace(b"[]", b"[" + orders + b"]").replace(b'""', b'"' + note.encode() + b'"')
 
 
 def _order(chance: Random, number: int, words: Sequence[str]) -> bytes:

@@ -12,7 +12,7 @@ from benchmarks.group_jobs import Consume, Consumed, Observe, Pace, Publish, Pub
 from benchmarks.jobs import Place
 from benchmarks.lines import Flush
 from benchmarks.members import GroupSide, Seat
-from benchmarks.payloads import Payloads, Tally
+from benchmarks.payloads import Kind, Payloads, Tally
 from benchmarks.stamps import STAMP_BYTES
 
 RECORD_BYTES = 1_024
@@ -36,6 +36,7 @@ class Workload:
     rate: float | None
     duration_s: float
     readers_each: int
+    payloads: Kind = "cart"
 
     @property
     def share(self) -> int:
@@ -118,7 +119,7 @@ def _jobs(
 def _writer(side: GroupSide, url: str, log: int, workload: Workload, number: int) -> Publish:
     return Publish(
         Place(side, url, log, number % workload.partitions),
-        Payloads("random", number, distinct=2_000, random_bytes=RECORD_BYTES - STAMP_BYTES),
+        Payloads(workload.payloads, number, distinct=2_000, record_bytes=RECORD_BYTES - STAMP_BYTES),
         workload.write_records,
         pace(workload, number),
         LEAD_S,

@@ -21,7 +21,7 @@ from benchmarks.scenarios.groups.claims import script
 from trunkline.server import Server
 
 SIDES: list[GroupSide] = [Consumers(), Claims(poll_s=0.001)]
-PAYLOADS = Payloads("random", 0, distinct=64, random_bytes=32)
+PAYLOADS = Payloads("random", 0, distinct=64, record_bytes=32)
 WAIT_S = 10.0
 
 

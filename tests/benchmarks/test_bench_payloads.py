@@ -10,7 +10,7 @@ import pytest
 from benchmarks.payloads import Checksum, Kind, Payloads, checksum, made
 
 
-@pytest.mark.parametrize("kind", ["json", "random"])
+@pytest.mark.parametrize("kind", ["json", "cart", "random"])
 def test_the_same_seed_gives_the_same_bytes_and_another_writer_others(kind: Kind) -> None:
     payloads = Payloads(kind, writer=1, distinct=50)
     first = made(payloads)
@@ -25,8 +25,15 @@ def test_an_order_is_json_of_about_220_bytes() -> None:
     assert sorted(json.loads(orders[0])) == ["amount", "id", "sku", "text", "time", "user"]
 
 
+def test_a_cart_is_json_of_exactly_the_size_asked_for() -> None:
+    for size in (400, 1_016, 1_024):
+        carts = made(Payloads("cart", writer=0, distinct=100, record_bytes=size))
+        assert {len(cart) for cart in carts} == {size}
+        assert sorted(json.loads(carts[0])) == ["note", "orders"]
+
+
 def test_batches_go_through_the_distinct_payloads_and_begin_again() -> None:
-    payloads = Payloads("random", writer=0, distinct=5, random_bytes=8)
+    payloads = Payloads("random", writer=0, distinct=5, record_bytes=8)
     pool = list(made(payloads))
     assert payloads.batches(2, 3) == [pool[:3], [pool[3], pool[4], pool[0]]]
     assert payloads.batches(1, 3, first=1) == payloads.batches(2, 3)[1:]

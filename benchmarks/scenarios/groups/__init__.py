@@ -16,8 +16,10 @@ from benchmarks.scenarios.groups import (
     takeover,
     wake,
 )
+from benchmarks.scenarios.log import payload
 
 ALL: tuple[Scenario, ...] = (
+    payload.CARTS,
     reference.SCENARIO,
     saturation.SCENARIO,
     claims.SCENARIO,

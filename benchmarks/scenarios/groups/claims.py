@@ -70,7 +70,7 @@ def _filled(bench: Bench, log: int) -> list[Content]:
     # An even number of batches: the last read of pgbench must find as much as all others.
     batches = 2 * max(BATCHES_MIN, round(BATCHES * bench.scale.work / 2)) + WARM_BATCHES % 2
     fills = [
-        Fill(Place(Claims(), bench.url("fast"), log, partition), Payloads("random", partition), BATCH_RECORDS, batches)
+        Fill(Place(Claims(), bench.url("fast"), log, partition), Payloads("cart", partition), BATCH_RECORDS, batches)
         for partition in range(PARTITIONS)
     ]
     return [written.content for written in bench.crew.run(fills)]

@@ -14,6 +14,7 @@ from benchmarks.consumers import Consumers
 from benchmarks.latency import PERCENTILES, Sample, percentiles
 from benchmarks.lines import Finding, Flush, paired
 from benchmarks.members import GroupSide
+from benchmarks.payloads import Kind
 from benchmarks.workload import Driven, Workload, drive, lag_max, sustained
 
 RATE = 5_000.0
@@ -23,7 +24,7 @@ TOTAL_S = 120.0
 QUICK_S = 2.0
 
 
-def workload(duration_s: float, rate: float | None, write_records: int = 100) -> Workload:
+def workload(duration_s: float, rate: float | None, write_records: int = 100, payloads: Kind = "cart") -> Workload:
     return Workload(
         partitions=4,
         writers=10,
@@ -33,6 +34,7 @@ def workload(duration_s: float, rate: float | None, write_records: int = 100) ->
         rate=rate,
         duration_s=duration_s,
         readers_each=4,
+        payloads=payloads,
     )
 
 

@@ -13,27 +13,32 @@ from benchmarks.bench import Bench, Scenario
 from benchmarks.consumers import Consumers
 from benchmarks.lines import Finding, Flush, paired
 from benchmarks.members import GroupSide
+from benchmarks.payloads import Kind
 from benchmarks.scenarios.groups.reference import WARM_S, workload
 from benchmarks.workload import Driven, drive, within
 
-LOADS = {"saturation-100": 100, "saturation-1": 1}
-"""The records in a batch, by the name of the lines."""
+LOADS: dict[str, tuple[int, Kind]] = {
+    "saturation-100": (100, "cart"),
+    "saturation-1": (1, "cart"),
+    "saturation-random": (100, "random"),
+}
+"""The records in a batch, and what they are, by the name of the lines."""
 LEAST_S = 2.0
 
 
 def measure(bench: Bench) -> Iterator[Finding]:
     for flush in bench.flushes:
-        for name, batch_records in LOADS.items():
+        for name in LOADS:
             ours: list[Driven] = []
             theirs: list[Driven] = []
             for _ in range(bench.rounds(flush)):
                 for side, found in ((Consumers(), ours), (Claims(), theirs)):
-                    found.append(_driven(bench, side, name, batch_records, flush))
+                    found.append(_driven(bench, side, name, flush))
             yield from _findings(name, flush, ours, theirs)
 
 
-def _driven(bench: Bench, side: GroupSide, name: str, batch_records: int, flush: Flush) -> Driven:
-    load = workload(WARM_S + max(LEAST_S, bench.scale.stream_s), None, batch_records)
+def _driven(bench: Bench, side: GroupSide, name: str, flush: Flush) -> Driven:
+    load = workload(WARM_S + max(LEAST_S, bench.scale.stream_s), None, *LOADS[name])
     driven = drive(bench, side, load, flush)
     bench.say(
         f"{name} {flush} flush, {side.name}: written {_rate(driven, driven.writes()):,.0f} records/s, "

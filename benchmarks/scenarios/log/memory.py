@@ -42,7 +42,7 @@ class Produce:
 
     @contextmanager
     def opened(self) -> Iterator[Callable[[], Passed]]:
-        payloads = made(Payloads("random", 0, distinct=4 * BATCH_RECORDS, random_bytes=RECORD_BYTES))
+        payloads = made(Payloads("random", 0, distinct=4 * BATCH_RECORDS, record_bytes=RECORD_BYTES))
         with trunkline.connect(self.url) as client:
             yield lambda: self._produce(client, payloads)
 
