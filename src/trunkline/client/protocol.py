@@ -67,6 +67,10 @@ GROUP_VIEW = "select * from trunkline.group_view(%s::int4, %s::int4)"
 GROUP_TAKE = "select cursor_id, epoch, next_offset from trunkline.group_take(%s::int4, %s)"
 GROUP_RELEASE = "select trunkline.group_release(%s::int4, %s)"
 GROUP_COMMIT = "select trunkline.group_commit(%s::int4, %s, %s, %s, %s)"
+COMMIT_PREPARED = b"select trunkline.group_commit($1, $2, $3, $4)"
+COMMIT_TYPES = (23, 1007, 1007, 1016)
+"""integer, integer[] and bigint[], as the function declares them."""
+COMMIT_MEMBER = Struct("!i").pack
 GROUP_MOVE = "select cursor_id, epoch from trunkline.group_move(%s::int4, %s, %s, %s)"
 GROUP_CLAIM = "select claimed_start, claimed_end from trunkline.group_claim(%s::int4, %s::int4, %s)"
 GROUP_CURSORS = "select cursor_id, topic_id, partition, next_offset from trunkline.group_cursors(%s::int4)"

@@ -18,7 +18,7 @@ from trunkline.client.aio.doorbell import Ringer
 from trunkline.client.aio.server import Server
 from trunkline.client.aio.topics import Topics
 from trunkline.client.aio.watch import Seat, Watch
-from trunkline.client.arrays import integer_array, offset_array
+from trunkline.client.arrays import EncodedArray, integer_array, offset_array
 from trunkline.engine.assignment import balanced
 from trunkline.engine.holdings import Holding
 from trunkline.engine.views import GroupView, SeenCursor
@@ -207,7 +207,7 @@ class Member:
     async def commit(self, moves: Sequence[tuple[Holding, int]]) -> None:
         """Move cursors forward, all or none. Fenced where one of them is another's now; it is then no longer held."""
         try:
-            await self._server.repeat(protocol.GROUP_COMMIT, [self.member_id, *_columns(moves), None])
+            await self._server.commit_cursors(self.member_id, _columns(moves))
         except Fenced as error:
             raise self.fence(error) from error
         self._seat.wrote = True
@@ -265,7 +265,7 @@ class Member:
             )
 
 
-def _columns(moves: Sequence[tuple[Holding, int]]) -> list[Any]:
+def _columns(moves: Sequence[tuple[Holding, int]]) -> list[EncodedArray]:
     cursor_ids = integer_array([holding.cursor_id for holding, _ in moves])
     epochs = integer_array([holding.epoch for holding, _ in moves])
     return [cursor_ids, epochs, offset_array([next_offset for _, next_offset in moves])]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from trunkline.client.aio.connection import Row, ServerConnection
 from trunkline.client.aio.pool import Pool
 from trunkline.client.aio.shim import sleep
+from trunkline.client.arrays import EncodedArray
 from trunkline.engine.backoff import backoff_s
 from trunkline.errors import Conflict, DeadlineExceeded, OutcomeUnknown, TrunklineError, Unavailable
 from trunkline.settings import ClientSettings
+
+T = TypeVar("T")
 
 
 class Server:
@@ -38,7 +41,11 @@ class Server:
         """Read the log; tried again as ``ask``."""
         return await self._ask(lambda connection: connection.read(values))
 
-    async def _ask(self, question: Callable[[ServerConnection], Awaitable[list[Row]]]) -> list[Row]:
+    async def commit_cursors(self, member_id: int, arrays: Sequence[EncodedArray]) -> None:
+        """Move cursors, which done twice does no harm; tried again as ``ask``."""
+        await self._ask(lambda connection: connection.commit_cursors(member_id, arrays))
+
+    async def _ask(self, question: Callable[[ServerConnection], Awaitable[T]]) -> T:
         deadline = self.deadline()
         attempt = 0
         while True:

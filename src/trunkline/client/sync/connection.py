@@ -18,6 +18,7 @@ from psycopg.pq.abc import PGresult
 from psycopg.types.numeric import Int8BinaryDumper
 
 from trunkline.client import arrays, protocol, target
+from trunkline.client.arrays import EncodedArray
 from trunkline.client.failures import translate
 from trunkline.client.sync.shim import wait_for_socket
 from trunkline.errors import DeadlineExceeded, SchemaOutdated, TrunklineError
@@ -25,7 +26,8 @@ from trunkline.settings import ClientSettings
 
 Row = tuple[Any, ...]
 SEGMENTS_KNOWN_MAX = 128
-_ALL_BINARY = [Format.BINARY] * len(protocol.APPEND_TYPES)
+_APPEND_BINARY = [Format.BINARY] * len(protocol.APPEND_TYPES)
+_COMMIT_BINARY = [Format.BINARY] * len(protocol.COMMIT_TYPES)
 _READ_BINARY = [Format.BINARY] * len(protocol.READ_TYPES)
 _CHUNK_BYTES = 400_000
 """About how much is taken at a time while a read is still coming in: little enough to stay in the processor's cache."""
@@ -51,6 +53,7 @@ class ServerConnection(Connection[Row]):
     _answers: Cursor[Row]
     _ready_segments: set[int]
     _ready_to_read: bool = False
+    _ready_to_commit: bool = False
     _chunk_rows: int = 8
     _heard: Callable[[Notify], None] | None = None
 
@@ -111,11 +114,26 @@ class ServerConnection(Connection[Row]):
             if segment_id not in self._ready_segments:
                 self._prepare(name, protocol.append_to_segment(segment_id), protocol.APPEND_TYPES)
                 self._ready_segments.add(segment_id)
-            self.pgconn.send_query_prepared(name, values, _ALL_BINARY, Format.BINARY)
+            self.pgconn.send_query_prepared(name, values, _APPEND_BINARY, Format.BINARY)
             result = self._result()
         except psycopg.Error as error:
             raise self._translate(error) from error
         return protocol.APPEND_ANSWER.unpack(result.get_value(0, 0) or b"")
+
+    def commit_cursors(self, member_id: int, arrays: Sequence[EncodedArray]) -> None:
+        """Call group_commit: as ``call``, without the driver's work of adapting each argument."""
+        if self.pooled:
+            self.call(protocol.GROUP_COMMIT, [member_id, *arrays, None])
+            return
+        try:
+            if not self._ready_to_commit:
+                self._prepare(b"commit_cursors", protocol.COMMIT_PREPARED, protocol.COMMIT_TYPES)
+                self._ready_to_commit = True
+            values = [protocol.COMMIT_MEMBER(member_id), *(array.data for array in arrays)]
+            self.pgconn.send_query_prepared(b"commit_cursors", values, _COMMIT_BINARY, Format.BINARY)
+            self._result()
+        except psycopg.Error as error:
+            raise self._translate(error) from error
 
     def read(self, values: Sequence[int]) -> list[Row]:
         """Call log_read; its rows. As ``call``, but batches become Python's while the next ones are still coming."""
@@ -159,7 +177,7 @@ class ServerConnection(Connection[Row]):
         """As ``translate``. Where the driver has dropped our statements with its own, as it does after a rollback, they
         are prepared anew next time."""
         if isinstance(error, psycopg.errors.InvalidSqlStatementName):
-            self._ready_to_read = False
+            self._ready_to_read = self._ready_to_commit = False
             self._ready_segments.clear()
         return translate(error)
 

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any
 
 from trunkline.client import protocol
-from trunkline.client.arrays import integer_array, offset_array
+from trunkline.client.arrays import EncodedArray, integer_array, offset_array
 from trunkline.client.sync.doorbell import Ringer
 from trunkline.client.sync.server import Server
 from trunkline.client.sync.topics import Topics
@@ -208,7 +208,7 @@ class Member:
     def commit(self, moves: Sequence[tuple[Holding, int]]) -> None:
         """Move cursors forward, all or none. Fenced where one of them is another's now; it is then no longer held."""
         try:
-            self._server.repeat(protocol.GROUP_COMMIT, [self.member_id, *_columns(moves), None])
+            self._server.commit_cursors(self.member_id, _columns(moves))
         except Fenced as error:
             raise self.fence(error) from error
         self._seat.wrote = True
@@ -266,7 +266,7 @@ class Member:
             )
 
 
-def _columns(moves: Sequence[tuple[Holding, int]]) -> list[Any]:
+def _columns(moves: Sequence[tuple[Holding, int]]) -> list[EncodedArray]:
     cursor_ids = integer_array([holding.cursor_id for holding, _ in moves])
     epochs = integer_array([holding.epoch for holding, _ in moves])
     return [cursor_ids, epochs, offset_array([next_offset for _, next_offset in moves])]

@@ -6,14 +6,17 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
+from trunkline.client.arrays import EncodedArray
 from trunkline.client.sync.connection import Row, ServerConnection
 from trunkline.client.sync.pool import Pool
 from trunkline.client.sync.shim import sleep
 from trunkline.engine.backoff import backoff_s
 from trunkline.errors import Conflict, DeadlineExceeded, OutcomeUnknown, TrunklineError, Unavailable
 from trunkline.settings import ClientSettings
+
+T = TypeVar("T")
 
 
 class Server:
@@ -39,7 +42,11 @@ class Server:
         """Read the log; tried again as ``ask``."""
         return self._ask(lambda connection: connection.read(values))
 
-    def _ask(self, question: Callable[[ServerConnection], list[Row]]) -> list[Row]:
+    def commit_cursors(self, member_id: int, arrays: Sequence[EncodedArray]) -> None:
+        """Move cursors, which done twice does no harm; tried again as ``ask``."""
+        self._ask(lambda connection: connection.commit_cursors(member_id, arrays))
+
+    def _ask(self, question: Callable[[ServerConnection], T]) -> T:
         deadline = self.deadline()
         attempt = 0
         while True:

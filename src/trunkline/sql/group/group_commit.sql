@@ -10,10 +10,30 @@ create function trunkline.group_commit(
     from_offsets bigint[] default null) returns void
 language plpgsql volatile security definer
 set search_path = pg_catalog, trunkline, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
+    newest  record;
     written integer;
 begin
+    -- One cursor, and nothing unusual: what follows would do the same, in three times as long.
+    if cardinality(cursor_ids) = 1 and from_offsets is null and cursor_ids[1] is not null
+        and cardinality(epochs) = 1 and cardinality(next_offsets) = 1
+        and current_setting('transaction_isolation') = 'read committed'
+        and current_setting('synchronous_commit') <> 'off' and current_setting('max_prepared_transactions') = '0' then
+        if not pg_try_advisory_xact_lock(trunkline.lock_class() + 2, cursor_ids[1]) then
+            perform trunkline.lock_wait(trunkline.lock_class() + 2, cursor_ids[1]);
+        end if;
+        select l.seq, l.epoch, l.next_offset, l.member_id into newest from trunkline.group_ledger l
+        where l.cursor_id = cursor_ids[1] order by l.seq desc limit 1;
+        if newest.epoch = epochs[1] and newest.member_id = group_commit.member_id
+            and next_offsets[1] >= newest.next_offset then
+            insert into trunkline.group_ledger (cursor_id, seq, epoch, next_offset, member_id, kind, at)
+            values (cursor_ids[1], newest.seq + 1, newest.epoch, next_offsets[1], newest.member_id, 'c',
+                trunkline.clock_now());
+            return;
+        end if;
+    end if;
     if (cardinality(cursor_ids) > 0 and cardinality(epochs) = cardinality(cursor_ids)
         and cardinality(next_offsets) = cardinality(cursor_ids)
         and (from_offsets is null or cardinality(from_offsets) = cardinality(cursor_ids))) is not true then
