@@ -145,6 +145,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("'g', null", "TL016"),
     ],
     "group_describe": [*((name, "TL001") for name in NAMES), ("'nobody'", "TL002")],
+    "group_waiting": [*((name, "TL001") for name in NAMES), ("'nobody'", "TL002")],
     "group_sweep": [("0", "TL001"), ("-1", "TL001"), ("null", "TL001")],
     "member_join": [
         ("null, 1, 1, '{1}', 'm', 7", "TL002"),
@@ -285,6 +286,7 @@ IDLE = [
     "group_view(1, 1)",
     "group_cursors(1)",
     "group_describe('g')",
+    "group_waiting('shared')",
     "group_list()",
     "member_list('g')",
     "log_more('{1,2}', '{4,1}')",
