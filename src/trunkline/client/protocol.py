@@ -57,6 +57,8 @@ RETENTION_RELEASE = "select segment_id, reason, record_count, byte_count from tr
 PRODUCER_EXPIRE = "select trunkline.producer_expire(%s::int4)"
 MORE = "select partition_id from trunkline.log_more(%s, %s)"
 RING = "select pg_notify(channel, payload) from unnest(%s, %s) as ring(channel, payload)"
+RING_PREPARED = b"select pg_notify(channel, payload) from unnest($1, $2) as ring(channel, payload)"
+RING_TYPES = (1009, 1009)
 RING_SESSION = "select set_config('synchronous_commit', 'off', false)"
 """A ring is a hint: its commit need not be flushed."""
 

@@ -299,7 +299,7 @@ class AsyncClient:
     async def ring(self, topic: str) -> None:
         """Wake the readers of a topic, after publishing to it in SQL."""
         known = await self._topics.find(check_topic_name(topic))
-        self._ringer.ring_topic(known.topic_id, ())
+        self._ringer.ring_topic(known.topic_id, None)
 
     # -- retention --
 

@@ -300,7 +300,7 @@ class Client:
     def ring(self, topic: str) -> None:
         """Wake the readers of a topic, after publishing to it in SQL."""
         known = self._topics.find(check_topic_name(topic))
-        self._ringer.ring_topic(known.topic_id, ())
+        self._ringer.ring_topic(known.topic_id, None)
 
     # -- retention --
 

@@ -56,6 +56,9 @@ class ServerConnection(Connection[Row]):
     _ready_to_commit: bool = False
     _chunk_rows: int = 8
     _heard: Callable[[Notify], None] | None = None
+    _may_ring: bool = False
+    _rings: Sequence[EncodedArray] = ()
+    _ring_failure: psycopg.Error | None = None
 
     @classmethod
     def _connect_gen(cls, conninfo: str = "") -> PQGenConn[Self]:
@@ -191,6 +194,38 @@ class ServerConnection(Connection[Row]):
             raise psycopg.errors.error_from_result(result)
         answered: PGresult = result
         return answered
+
+    def prepare_rings(self) -> None:
+        try:
+            self._prepare(b"ring", protocol.RING_PREPARED, protocol.RING_TYPES)
+        except psycopg.Error as error:
+            raise translate(error) from error
+        self._may_ring = True
+
+    def send_rings(self, arrays: Sequence[EncodedArray]) -> None:
+        """Send rings, and do not wait: ``end_rings`` must be next, and says whether they were sent. Not through a
+        pooler, where nothing is prepared; then it is ``end_rings`` that sends them."""
+        self._rings = arrays
+        if self._may_ring:
+            try:
+                self.pgconn.send_query_prepared(
+                    b"ring", [array.data for array in arrays], [Format.BINARY, Format.BINARY], Format.BINARY
+                )
+                self.pgconn.flush()
+            except psycopg.Error as error:
+                self._ring_failure = error
+
+    def end_rings(self) -> None:
+        """Wait until the rings that were sent have been taken."""
+        if not self._may_ring:
+            self.call(protocol.RING, self._rings)
+            return
+        try:
+            if self._ring_failure is not None:
+                raise self._ring_failure
+            self._result()
+        except psycopg.Error as error:
+            raise translate(error) from error
 
     def listen(self, channel: str, heard: Callable[[Notify], None]) -> None:
         """Hear what is announced on a channel; also while other statements run."""

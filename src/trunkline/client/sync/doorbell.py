@@ -16,7 +16,7 @@ from time import monotonic
 import msgspec
 
 from trunkline.client import protocol
-from trunkline.client.arrays import text_array
+from trunkline.client.arrays import EncodedArray, text_array
 from trunkline.client.sync.connection import ServerConnection, open_connection
 from trunkline.client.sync.shim import Mutex, Service, Stop, Waker
 from trunkline.errors import TrunklineError
@@ -25,7 +25,7 @@ from trunkline.settings import ClientSettings
 logger = logging.getLogger("trunkline")
 
 RING_INTERVAL_S = 0.005
-RING_SHARE = 20
+RING_SHARE = 10
 """A ring is followed by a pause of so many times what it took."""
 RING_PAUSE_MAX_S = 0.5
 RING_AGAIN_S = 1.0
@@ -34,36 +34,52 @@ _PAYLOAD_MAX = 4_000
 
 
 class Ringer:
-    """The rings of one client, sent on a connection of their own. Nothing is opened before the first one."""
+    """The rings of one client, sent on a connection of their own. Nothing is opened before the first one.
+
+    Where the last ring is long enough ago, whoever publishes sends the next one himself, without waiting for its
+    answer: handing it to the background first would take as long as the ring. Everything else is the background's.
+    """
 
     def __init__(self, url: str, settings: ClientSettings) -> None:
         self._url = url
         self._settings = msgspec.structs.replace(settings, application_name=f"{settings.application_name} ringer")
         self._mutex = Mutex()
         self._waker: Waker | None = None
-        self._pending: dict[str, set[int]] = {}
+        self._pending: dict[str, set[int] | None] = {}
         self._service: Service | None = None
         self._closed = False
         self._connection: ServerConnection | None = None
+        self._may_send = False
+        self._sent_at: float | None = None
 
-    def ring_topic(self, topic_id: int, partitions: Iterable[int]) -> None:
-        """Wake the readers of these partitions, soon."""
+    def ring_topic(self, topic_id: int, partitions: Iterable[int] | None) -> None:
+        """Wake the readers of these partitions, or of any."""
         if self._settings.ring:
             self._ring(protocol.topic_channel(topic_id), partitions)
 
     def ring_group(self, group_id: int) -> None:
-        """Let the members of a group look at each other, soon."""
-        self._ring(protocol.group_channel(group_id), ())
+        """Let the members of a group look at each other."""
+        self._ring(protocol.group_channel(group_id), None)
 
-    def _ring(self, channel: str, partitions: Iterable[int]) -> None:
+    def _ring(self, channel: str, partitions: Iterable[int] | None) -> None:
         with self._mutex:
             if self._closed:
                 return
-            self._pending.setdefault(channel, set()).update(partitions)
+            before = self._pending.get(channel, set())
+            self._pending[channel] = None if before is None or partitions is None else before.union(partitions)
             if self._waker is None:
                 self._waker = Waker()
                 self._service = Service("trunkline-ringer", self._loop, wake=self._waker.wake)
+            if self._may_send and self._connection is not None:
+                self._may_send = False
+                self._sent_at = monotonic()
+                # Whether it has arrived is found out by who waits for the answer.
+                self._connection.send_rings(self._take())
             self._waker.wake()
+
+    def _take(self) -> list[EncodedArray]:
+        rings, self._pending = self._pending, {}
+        return [text_array(list(rings)), text_array([_payload(partitions) for partitions in rings.values()])]
 
     def close(self) -> None:
         """Send what has gathered, and end. Twice is fine."""
@@ -77,28 +93,37 @@ class Ringer:
         waker = self._waker
         assert waker is not None
         try:
-            while not stop.is_set or self._pending:
+            while not stop.is_set or self._pending or self._sent_at is not None:
                 if not stop.is_set:
                     waker.wait(None)
                 pause_s = self._send()
                 if not stop.is_set:
                     stop.wait(pause_s)
+                    with self._mutex:
+                        self._may_send = not self._pending
         finally:
             self._disconnect()
             waker.close()
 
     def _send(self) -> float:
-        """Send everything that has gathered; how long to pause then. Where sending fails it is dropped."""
+        """Wait for the answer to what was sent, or send what has gathered; how long to pause then.
+
+        Where that fails it is dropped.
+        """
         with self._mutex:
-            rings, self._pending = self._pending, {}
-        if not rings:
-            return 0.0
+            self._may_send = False
+            began, self._sent_at = self._sent_at, None
         try:
-            connection = self._connected()
-            connection.deadline = monotonic() + self._settings.statement_timeout_s
-            began = monotonic()
-            payloads = [_payload(partitions) for partitions in rings.values()]
-            connection.call(protocol.RING, [text_array(list(rings)), text_array(payloads)])
+            if began is None:
+                if not self._pending:
+                    return 0.0
+                connection = self._connected()
+                began = monotonic()
+                with self._mutex:
+                    rings = self._take()
+                connection.call(protocol.RING, rings)
+            else:
+                self._connected().end_rings()
         except TrunklineError as error:
             logger.info("a ring was not sent, readers will find the records when they poll: %s", error)
             self._disconnect()
@@ -109,18 +134,25 @@ class Ringer:
         if self._connection is None:
             deadline = monotonic() + self._settings.connect_timeout_s
             connection = open_connection(self._url, self._settings, deadline)
-            self._connection = connection
             if not connection.pooled:
                 connection.call(protocol.RING_SESSION)
+                connection.prepare_rings()
+            self._connection = connection
+        self._connection.deadline = monotonic() + self._settings.statement_timeout_s
         return self._connection
 
     def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
+        with self._mutex:
+            self._may_send = False
+            self._sent_at = None
+            connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
 
-def _payload(partitions: set[int]) -> str:
+def _payload(partitions: set[int] | None) -> str:
     """The partitions, for a reader to begin with; empty means any."""
+    if partitions is None:
+        return ""
     text = ",".join(map(str, sorted(partitions)))
     return text if len(text) <= _PAYLOAD_MAX else ""
