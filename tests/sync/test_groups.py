@@ -594,3 +594,21 @@ def test_offsets_of_every_width_are_committed_and_awaited(db_url: str) -> None:
                 done = consumer.position()[0].offset
             assert consumer.poll() == []
             assert tl.describe_group("billing").lag == 0
+
+
+@pytest.mark.direct("the session that rings is looked for by its name")
+def test_a_client_whose_rings_cannot_be_sent_publishes_and_closes(db_url: str, direct_url: str) -> None:
+    """Goal: rings are hints. Method: the session that rings is ended before each publish, and at last no session may
+    begin; the client closes all the same."""
+    ended = "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = 'trunkline ringer'"
+    with psycopg.connect(direct_url, autocommit=True) as connection:
+        with trunkline.connect(db_url, settings=ClientSettings(connections_max=1)) as tl:
+            tl.create_topic("orders")
+            for number in range(5):
+                assert tl.publish("orders", b"x").offset == number + 1
+                connection.execute(ended)
+            name = connection.info.dbname
+            connection.execute(f'alter database "{name}" allow_connections false'.encode())
+            connection.execute(ended)
+            assert tl.publish("orders", b"x").offset == 6
+        connection.execute(f'alter database "{name}" allow_connections true'.encode())

@@ -27,6 +27,8 @@ RING_INTERVAL_S = 0.005
 RING_SHARE = 10
 """A ring is followed by a pause of so many times what it took."""
 RING_PAUSE_MAX_S = 0.5
+RING_TIMEOUT_S = 2.0
+"""Nobody waits for a ring, but the end of a client does."""
 RING_AGAIN_S = 1.0
 """How long nothing is sent after a ring failed: the server is away, and readers poll."""
 _PAYLOAD_MAX = 4_000
@@ -125,19 +127,21 @@ class Ringer:
                 await (await self._connected()).end_rings()
         except TrunklineError as error:
             logger.info("a ring was not sent, readers will find the records when they poll: %s", error)
+            with self._mutex:
+                self._pending = {}
             await self._disconnect()
             return RING_AGAIN_S
         return min(max(RING_INTERVAL_S, RING_SHARE * (monotonic() - began)), RING_PAUSE_MAX_S)
 
     async def _connected(self) -> ServerConnection:
         if self._connection is None:
-            deadline = monotonic() + self._settings.connect_timeout_s
+            deadline = monotonic() + min(RING_TIMEOUT_S, self._settings.connect_timeout_s)
             connection = await open_connection(self._url, self._settings, deadline)
             if not connection.pooled:
                 await connection.call(protocol.RING_SESSION)
                 await connection.prepare_rings()
             self._connection = connection
-        self._connection.deadline = monotonic() + self._settings.statement_timeout_s
+        self._connection.deadline = monotonic() + min(RING_TIMEOUT_S, self._settings.statement_timeout_s)
         return self._connection
 
     async def _disconnect(self) -> None:
