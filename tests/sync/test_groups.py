@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 
 import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 import trunkline
 from tests.sync.shim import at_once, wait_until
 from trunkline import ClientSettings, ConsumerSettings, Message, Position, TopicSettings, errors
+from trunkline.server import Server
 
 QUICK = ClientSettings(heartbeat_s=0.1, session_timeout_s=0.6)
 
@@ -597,18 +600,19 @@ def test_offsets_of_every_width_are_committed_and_awaited(db_url: str) -> None:
 
 
 @pytest.mark.direct("the session that rings is looked for by its name")
-def test_a_client_whose_rings_cannot_be_sent_publishes_and_closes(db_url: str, direct_url: str) -> None:
+def test_a_client_whose_rings_cannot_be_sent_publishes_and_closes(db_url: str, server: Server) -> None:
     """Goal: rings are hints. Method: the session that rings is ended before each publish, and at last no session may
     begin; the client closes all the same."""
-    ended = "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = 'trunkline ringer'"
-    with psycopg.connect(direct_url, autocommit=True) as connection:
-        with trunkline.connect(db_url, settings=ClientSettings(connections_max=1)) as tl:
+    name = str(conninfo_to_dict(db_url)["dbname"])
+    end_it = "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and application_name = %s"
+    allow = sql.SQL("alter database {} allow_connections {}")
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        with trunkline.connect(db_url) as tl:
             tl.create_topic("orders")
             for number in range(5):
                 assert tl.publish("orders", b"x").offset == number + 1
-                connection.execute(ended)
-            name = connection.info.dbname
-            connection.execute(f'alter database "{name}" allow_connections false'.encode())
-            connection.execute(ended)
+                connection.execute(end_it, [name, "trunkline ringer"])
+            connection.execute(allow.format(sql.Identifier(name), sql.SQL("false")))
+            connection.execute(end_it, [name, "trunkline ringer"])
             assert tl.publish("orders", b"x").offset == 6
-        connection.execute(f'alter database "{name}" allow_connections true'.encode())
+        connection.execute(allow.format(sql.Identifier(name), sql.SQL("true")))
