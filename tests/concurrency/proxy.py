@@ -40,6 +40,7 @@ class Fault(Enum):
     CLIENT_CUT = "it is delivered, and the client's connection ends before the server has answered"
     DELAYED = "the client's connection ends; the request arrives later, beside or after the client's next attempt"
     BLACK_HOLE = "it is executed, and nothing ever comes back, not even an end of the connection"
+    HELD = "it never arrives, and neither side learns of it: the server waits in the middle of a transaction"
 
 
 class _Link:
@@ -53,6 +54,7 @@ class _Link:
         self.client_in, self.client_out = client
         self.server_in, self.server_out = server
         self.fault: Fault | None = None
+        self.is_silent = False
         self.status = IDLE
         self.answer = bytearray()
         self.answered = asyncio.Event()
@@ -107,6 +109,11 @@ class Proxy:
     def darken(self, *, dark: bool = True) -> None:
         """While dark, connections are accepted and nothing is forwarded: neither data nor ends."""
         self._dark = dark
+
+    def fall_silent(self) -> None:
+        """Forward nothing on the connections that are open now, neither data nor ends; new ones work."""
+        for link in list(self._links):
+            link.is_silent = True
 
     def server_sees(self, client_port: int | None) -> int | None:
         """The port from which the server sees a client that has this one."""
@@ -177,8 +184,8 @@ class Proxy:
         while True:
             request, commits = await self._request(link)
             fault = self._fault() if commits else None
-            if self._dark:
-                fault = Fault.BLACK_HOLE
+            if self._dark or link.is_silent:
+                fault = Fault.HELD
             if fault is None:
                 link.server_out.write(request)
                 await link.server_out.drain()
@@ -229,8 +236,9 @@ class Proxy:
                     with suppress(OSError):
                         await link.client_out.drain()
             case Fault.BLACK_HOLE:
-                if not self._dark:
-                    link.server_out.write(request)
+                link.server_out.write(request)
+                await asyncio.Event().wait()
+            case Fault.HELD:
                 await asyncio.Event().wait()
 
     async def _later(self) -> None:
@@ -259,22 +267,24 @@ class Proxy:
                     link.answer += message
                     if head[:1] == READY:
                         link.answered.set()
-                elif not self._dark:
+                elif not self._dark and not link.is_silent:
                     link.client_out.write(message)
                     await link.client_out.drain()
         link.answered.set()
-        if not self._dark and link.fault is None:
+        if not self._dark and not link.is_silent and link.fault is None:
             link.client_out.close()
 
 
 def as_if_direct(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let clients compare the port that the proxy uses: they then take the connection for a direct one."""
+    """Let clients compare the port that the proxy uses: they then take the connection for a direct one, as those are
+    that do not lead through the proxy."""
     proxy.mode = "direct"
     for kind in (aio.ServerConnection, sync.ServerConnection):
         own_port = kind._own_port
 
         def seen(self: Any, own_port: Callable[[Any], int | None] = own_port) -> int | None:
-            return proxy.server_sees(own_port(self))
+            port = own_port(self)
+            return proxy.server_sees(port) or port
 
         monkeypatch.setattr(kind, "_own_port", seen)
 

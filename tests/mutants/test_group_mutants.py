@@ -89,6 +89,8 @@ CLAIM_READ = (
     " where l.cursor_id = group_claim.cursor_id order by l.seq desc limit 1;"
 )
 FENCE_IN_THE_INSERT = (
+    # A commit of one cursor would not come to what is changed.
+    ("group_commit", "if cardinality(cursor_ids) = 1 and from_offsets is null", "if false"),
     ("group_commit", "trunkline.lock_cursors(cursor_ids) <> cardinality(cursor_ids)", "false"),
     (
         "group_advance",

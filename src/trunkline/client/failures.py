@@ -21,6 +21,7 @@ _BY_STATE: dict[str, type[TrunklineError]] = {
     "57P02": errors.Unavailable,
     "57P03": errors.Unavailable,
     "57P05": errors.Unavailable,
+    "25P03": errors.Unavailable,
     "57014": errors.DeadlineExceeded,
     "25006": errors.ReadOnly,
     "42501": errors.PermissionDenied,
@@ -54,6 +55,7 @@ _NEXT_STEP: dict[type[TrunklineError], str] = {
     errors.SchemaMissing: "install Trunkline into this database: trunkline db install",
     errors.NotFound: "create the database, or correct its name in the URL",
 }
+_IDLE = "the transaction did nothing for longer than session_timeout_s; raise it, or do slow work outside"
 
 
 def translate(error: psycopg.Error) -> TrunklineError:
@@ -68,7 +70,8 @@ def translate(error: psycopg.Error) -> TrunklineError:
         # A call that waited inside a segment's function while the segment was dropped.
         state = "42883"
     found = _BY_STATE.get(state) or (errors.Unavailable if state.startswith("08") else errors.ServerError)
-    return found(_sentence(f"{primary} ({state})", error.diag.message_hint or _NEXT_STEP.get(found)))
+    next_step = _IDLE if state == "25P03" else _NEXT_STEP.get(found)
+    return found(_sentence(f"{primary} ({state})", error.diag.message_hint or next_step))
 
 
 def may_pass(error: BaseException) -> bool:

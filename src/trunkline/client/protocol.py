@@ -86,7 +86,6 @@ MEMBER_BEAT = "select trunkline.member_beat(%s::int4)"
 MEMBER_JOIN = "select trunkline.member_join(%s::int4, %s::int4, %s, %s, %s, %s)"
 MEMBER_LEAVE = "select trunkline.member_leave(%s, %s)"
 MEMBER_LIST = "select * from trunkline.member_list(%s)"
-TRANSACTION_LOCAL = "select set_config('idle_in_transaction_session_timeout', %s, true)"
 _LISTEN = SQL("listen {}")
 
 
@@ -110,7 +109,10 @@ SESSION = (
     "select set_config('default_transaction_isolation', 'read committed', false), "
     "set_config('lock_timeout', %s, false), set_config('timezone', 'UTC', false)"
 )
-SESSION_LOCAL = "select set_config('lock_timeout', %s, true), set_config('timezone', 'UTC', true)"
+SESSION_LOCAL = (
+    "select set_config('lock_timeout', %s, true), set_config('idle_in_transaction_session_timeout', %s, true), "
+    "set_config('timezone', 'UTC', true)"
+)
 
 OLDEST_CLIENT = 2
 """The oldest client that the schema of this package serves."""

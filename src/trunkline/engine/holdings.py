@@ -89,6 +89,13 @@ class Holding:
         self._pieces.extendleft(reversed(pieces))
         self.handed = pieces[0].batch.first_offset
 
+    def confirm(self, committed: int) -> None:
+        """Everything below an offset is committed, and is not handed out again, though it may have been taken back
+        meanwhile."""
+        self.committed = committed
+        if self.fetched < committed:
+            self.rewind(committed)
+
     def rewind(self, to: int) -> None:
         """Forget what lies beyond an offset: it is read, and handed out, again."""
         self._pieces.clear()

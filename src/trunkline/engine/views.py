@@ -29,6 +29,10 @@ class GroupView(msgspec.Struct, frozen=True):
     cursors: tuple[SeenCursor, ...]
     is_whole: bool
 
+    def held_by(self, member: int) -> list[int]:
+        """The cursors that a member holds."""
+        return [cursor.cursor_id for cursor in self.cursors if cursor.owner == member]
+
     @classmethod
     def of(cls, row: tuple[Any, ...]) -> GroupView:
         """From a row of group_view."""

@@ -45,9 +45,9 @@ class Claims:
         for topic in list(self._read.values()):
             found = await self._topics.look_up(topic.name)
             if found.topic_id == topic.topic_id and found.partitions > topic.partitions:
+                await self._server.repeat(protocol.GROUP_BEGIN, [self._group_id, topic.topic_id])
                 self._read[topic.topic_id] = found
                 self._watch.follow(self._seat, found)
-                await self._server.repeat(protocol.GROUP_BEGIN, [self._group_id, topic.topic_id])
         await self._look()
 
     async def _look(self) -> None:

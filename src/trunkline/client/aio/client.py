@@ -96,9 +96,10 @@ class AsyncClient:
     async def close(self) -> None:
         """Wait for what is being published, then close every connection. Its consumers end with it; close them first,
         and they hand over at once. Twice is fine."""
-        await self._shield.drain()
-        await self._watch.close()
-        await self._ringer.close()
+        if not self._pool.is_inherited:
+            await self._shield.drain()
+            await self._watch.close()
+            await self._ringer.close()
         await self._pool.close()
 
     def __repr__(self) -> str:
@@ -299,6 +300,7 @@ class AsyncClient:
     async def ring(self, topic: str) -> None:
         """Wake the readers of a topic, after publishing to it in SQL."""
         known = await self._topics.find(check_topic_name(topic))
+        self._pool.check_usable()
         self._ringer.ring_topic(known.topic_id, None)
 
     # -- retention --

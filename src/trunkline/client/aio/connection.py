@@ -49,6 +49,7 @@ class ServerConnection(AsyncConnection[Row]):
     is_standby: bool = False
     server_version: int = 0
     lock_timeout_s: float = 0.0
+    idle_timeout_s: float = 0.0
     _answers: AsyncCursor[Row]
     _ready_segments: set[int]
     _ready_to_read: bool = False
@@ -100,7 +101,7 @@ class ServerConnection(AsyncConnection[Row]):
                 await self._answers.execute(statement, parameters, prepare=True, binary=True)
                 return await self._answers.fetchall()
             async with self.transaction():
-                await self._answers.execute(protocol.SESSION_LOCAL, [self._lock_timeout_ms()], prepare=False)
+                await self._answers.execute(protocol.SESSION_LOCAL, self._local_settings(), prepare=False)
                 await self._answers.execute(statement, parameters, prepare=False, binary=True)
                 return await self._answers.fetchall()
         except psycopg.Error as error:
@@ -257,6 +258,7 @@ class ServerConnection(AsyncConnection[Row]):
         self.opened_at = monotonic()
         self.adapters.register_dumper(int, Int8BinaryDumper)
         self.lock_timeout_s = settings.lock_wait_s
+        self.idle_timeout_s = settings.session_timeout_s
         await self.set_isolation_level(IsolationLevel.READ_COMMITTED)
         self._answers = self.cursor(binary=True)
         # Until it is known to be a direct connection, nothing is prepared and nothing is set.
@@ -273,7 +275,7 @@ class ServerConnection(AsyncConnection[Row]):
         self.pooled = server_sees_port != self._own_port()
         if not self.pooled:
             self.prepare_threshold = 5
-            await self.call(protocol.SESSION, [self._lock_timeout_ms()])
+            await self.call(protocol.SESSION, [_milliseconds(self.lock_timeout_s)])
 
     async def _hello(self) -> list[Row]:
         try:
@@ -288,8 +290,14 @@ class ServerConnection(AsyncConnection[Row]):
             address = own.getsockname()
         return int(address[1]) if isinstance(address, tuple) else None
 
-    def _lock_timeout_ms(self) -> str:
-        return str(max(1, round(self.lock_timeout_s * 1000)))
+    def _local_settings(self) -> list[str]:
+        """What a transaction sets for itself. A client that was stopped inside it, or that the network has lost, must
+        not keep its locks: behind a pooler nobody else would end it."""
+        return [_milliseconds(self.lock_timeout_s), _milliseconds(self.idle_timeout_s)]
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(max(1, round(seconds * 1000)))
 
 
 async def open_connection(url: str, settings: ClientSettings, deadline: float) -> ServerConnection:

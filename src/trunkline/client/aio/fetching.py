@@ -145,12 +145,13 @@ class Fetcher:
                 break
         return found
 
-    async def look(self, server: Server) -> bool:
+    async def look(self, server: Server, deadline: float | None = None) -> bool:
         """Ask the server whether there is more; True where there is."""
         awaited = self.awaited()
         if not awaited:
             return False
-        rows = await server.ask(protocol.MORE, [integer_array(list(awaited)), offset_array(list(awaited.values()))])
+        parameters = [integer_array(list(awaited)), offset_array(list(awaited.values()))]
+        rows = await server.ask(protocol.MORE, parameters, deadline)
         self._seat.hint(partition_id for (partition_id,) in rows)
         return bool(rows)
 

@@ -12,7 +12,7 @@ from trunkline.client.aio.pool import Pool
 from trunkline.client.aio.shim import sleep
 from trunkline.client.arrays import EncodedArray
 from trunkline.engine.backoff import backoff_s
-from trunkline.errors import Conflict, DeadlineExceeded, OutcomeUnknown, TrunklineError, Unavailable
+from trunkline.errors import DeadlineExceeded, OutcomeUnknown, TrunklineError, Unavailable
 from trunkline.settings import ClientSettings
 
 T = TypeVar("T")
@@ -29,24 +29,41 @@ class Server:
         """When a call that begins now must have ended, on the monotonic clock."""
         return monotonic() + self.settings.deadline_s
 
-    async def ask(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """Call something that changes nothing: tried again after any failure that may pass."""
-        return await self._ask(lambda connection: connection.call(statement, parameters))
+    async def ask(self, statement: str, parameters: Sequence[Any] = (), deadline: float | None = None) -> list[Row]:
+        """Call something that changes nothing: tried again after any failure that may pass, until the deadline, or the
+        client's own."""
+        return await self._ask(lambda connection: connection.call(statement, parameters), deadline)
 
-    async def repeat(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+    async def repeat(self, statement: str, parameters: Sequence[Any] = (), deadline: float | None = None) -> list[Row]:
         """Call something that may be done twice without harm: tried again as ``ask``."""
-        return await self.ask(statement, parameters)
+        return await self.ask(statement, parameters, deadline)
+
+    async def commit_cursors(self, member_id: int, arrays: Sequence[EncodedArray]) -> None:
+        """Move cursors, which done twice does no harm; tried again as ``ask``. It must not be called refused while it
+        may have been done: OutcomeUnknown where it is refused after an attempt whose answer was lost."""
+        may_be_done = False
+
+        async def commit(connection: ServerConnection) -> None:
+            nonlocal may_be_done
+            try:
+                await connection.commit_cursors(member_id, arrays)
+            except (Unavailable, DeadlineExceeded):
+                may_be_done = True
+                raise
+
+        try:
+            await self._ask(commit)
+        except TrunklineError as error:
+            if may_be_done and not error.retryable:
+                raise OutcomeUnknown(f"an attempt may have been done before it was refused: {error}") from error
+            raise
 
     async def read(self, values: Sequence[int]) -> list[Row]:
         """Read the log; tried again as ``ask``."""
         return await self._ask(lambda connection: connection.read(values))
 
-    async def commit_cursors(self, member_id: int, arrays: Sequence[EncodedArray]) -> None:
-        """Move cursors, which done twice does no harm; tried again as ``ask``."""
-        await self._ask(lambda connection: connection.commit_cursors(member_id, arrays))
-
-    async def _ask(self, question: Callable[[ServerConnection], Awaitable[T]]) -> T:
-        deadline = self.deadline()
+    async def _ask(self, question: Callable[[ServerConnection], Awaitable[T]], deadline: float | None = None) -> T:
+        deadline = self.deadline() if deadline is None else deadline
         attempt = 0
         while True:
             try:
@@ -68,7 +85,9 @@ class Server:
         while True:
             try:
                 return await self.once(statement, parameters, deadline)
-            except Conflict as error:
+            except TrunklineError as error:
+                if not error.retryable:
+                    raise
                 await self.pause(attempt, deadline, error)
             attempt += 1
 

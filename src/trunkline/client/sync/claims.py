@@ -46,9 +46,9 @@ class Claims:
         for topic in list(self._read.values()):
             found = self._topics.look_up(topic.name)
             if found.topic_id == topic.topic_id and found.partitions > topic.partitions:
+                self._server.repeat(protocol.GROUP_BEGIN, [self._group_id, topic.topic_id])
                 self._read[topic.topic_id] = found
                 self._watch.follow(self._seat, found)
-                self._server.repeat(protocol.GROUP_BEGIN, [self._group_id, topic.topic_id])
         self._look()
 
     def _look(self) -> None:

@@ -97,9 +97,10 @@ class Client:
     def close(self) -> None:
         """Wait for what is being published, then close every connection. Its consumers end with it; close them first,
         and they hand over at once. Twice is fine."""
-        self._shield.drain()
-        self._watch.close()
-        self._ringer.close()
+        if not self._pool.is_inherited:
+            self._shield.drain()
+            self._watch.close()
+            self._ringer.close()
         self._pool.close()
 
     def __repr__(self) -> str:
@@ -300,6 +301,7 @@ class Client:
     def ring(self, topic: str) -> None:
         """Wake the readers of a topic, after publishing to it in SQL."""
         known = self._topics.find(check_topic_name(topic))
+        self._pool.check_usable()
         self._ringer.ring_topic(known.topic_id, None)
 
     # -- retention --

@@ -50,6 +50,7 @@ class ServerConnection(Connection[Row]):
     is_standby: bool = False
     server_version: int = 0
     lock_timeout_s: float = 0.0
+    idle_timeout_s: float = 0.0
     _answers: Cursor[Row]
     _ready_segments: set[int]
     _ready_to_read: bool = False
@@ -101,7 +102,7 @@ class ServerConnection(Connection[Row]):
                 self._answers.execute(statement, parameters, prepare=True, binary=True)
                 return self._answers.fetchall()
             with self.transaction():
-                self._answers.execute(protocol.SESSION_LOCAL, [self._lock_timeout_ms()], prepare=False)
+                self._answers.execute(protocol.SESSION_LOCAL, self._local_settings(), prepare=False)
                 self._answers.execute(statement, parameters, prepare=False, binary=True)
                 return self._answers.fetchall()
         except psycopg.Error as error:
@@ -258,6 +259,7 @@ class ServerConnection(Connection[Row]):
         self.opened_at = monotonic()
         self.adapters.register_dumper(int, Int8BinaryDumper)
         self.lock_timeout_s = settings.lock_wait_s
+        self.idle_timeout_s = settings.session_timeout_s
         self.set_isolation_level(IsolationLevel.READ_COMMITTED)
         self._answers = self.cursor(binary=True)
         # Until it is known to be a direct connection, nothing is prepared and nothing is set.
@@ -274,7 +276,7 @@ class ServerConnection(Connection[Row]):
         self.pooled = server_sees_port != self._own_port()
         if not self.pooled:
             self.prepare_threshold = 5
-            self.call(protocol.SESSION, [self._lock_timeout_ms()])
+            self.call(protocol.SESSION, [_milliseconds(self.lock_timeout_s)])
 
     def _hello(self) -> list[Row]:
         try:
@@ -289,8 +291,14 @@ class ServerConnection(Connection[Row]):
             address = own.getsockname()
         return int(address[1]) if isinstance(address, tuple) else None
 
-    def _lock_timeout_ms(self) -> str:
-        return str(max(1, round(self.lock_timeout_s * 1000)))
+    def _local_settings(self) -> list[str]:
+        """What a transaction sets for itself. A client that was stopped inside it, or that the network has lost, must
+        not keep its locks: behind a pooler nobody else would end it."""
+        return [_milliseconds(self.lock_timeout_s), _milliseconds(self.idle_timeout_s)]
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(max(1, round(seconds * 1000)))
 
 
 def open_connection(url: str, settings: ClientSettings, deadline: float) -> ServerConnection:

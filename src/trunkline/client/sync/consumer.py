@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import chain
 from time import monotonic
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from trunkline.client import protocol
 from trunkline.client.arrays import integer_array
@@ -42,7 +42,7 @@ from trunkline.engine.checks import (
     check_whole,
 )
 from trunkline.engine.holdings import Holding, Piece
-from trunkline.errors import Closed, Fenced, InUse, InvalidArgument, NotFound, TrunklineError
+from trunkline.errors import Closed, Fenced, InUse, InvalidArgument, NotFound, OutcomeUnknown, TrunklineError
 from trunkline.records import Batch, GroupRecord, PartitionLag, Position, Record
 from trunkline.settings import ConsumerSettings, Delivery
 
@@ -98,6 +98,8 @@ class Consumer:
         self._closed = False
         self._is_woken = False
         self._away_since: float | None = None
+        self._overdue_since: float | None = None
+        self._given_up_since: float | None = None
         self._seat: Seat | None = None
         self._member: Member | None = None
         self._claims: Claims | None = None
@@ -178,7 +180,7 @@ class Consumer:
             else:
                 member = Member(server, self._rooms.topics, watch, self._rooms.ringer, self._settings.name or _name())
                 member.join(group_id, topics, seat)
-                seat.give_up_by(self._overdue)
+                seat.give_up_by(self._overdue, self._give_up)
                 self._member = member
                 self._fetcher = Fetcher(Owned(server, member, self._settings), seat)
         except BaseException:
@@ -186,21 +188,22 @@ class Consumer:
             raise
         self._seat = seat
 
-    def _overdue(self) -> Sequence[Any] | None:
-        """What to release where the application has not come back for too long; asked by the watch."""
+    def _overdue(self) -> int | None:
+        """The member that is to leave, where the application has not come back for too long; asked by the watch."""
         since, member = self._away_since, self._member
-        if since is None or member is None or monotonic() - since <= self._settings.handler_timeout_s:
+        if since is None or since == self._given_up_since or member is None:
             return None
-        held = list(member.holdings)
-        if not held:
-            return None
-        self._away_since = None
+        self._overdue_since = since
+        return member.member_id if monotonic() - since > self._settings.handler_timeout_s else None
+
+    def _give_up(self) -> None:
+        """It has left the group: others read on. Whoever comes back joins again."""
+        self._given_up_since = self._overdue_since
         logger.warning(
             "a consumer of group %s did not come back for %g s, and loses its partitions; raise handler_timeout_s",
             self._wanted.group,
             self._settings.handler_timeout_s,
         )
-        return [member.member_id, integer_array(held)]
 
     @contextmanager
     def _using(self) -> Iterator[None]:
@@ -269,10 +272,22 @@ class Consumer:
                 self._rooms.watch.poll_soon()
                 seat.wait(fetcher.awaited(), min(left_s, self._attention_s()))
                 self._check_open()
+                self._look_alone(fetcher, deadline)
             elif must_look and fetcher.look(self._rooms.server):
                 must_look = False
             else:
                 return found
+
+    def _look_alone(self, fetcher: Fetcher, deadline: float) -> None:
+        """Poll for itself while the watch cannot, because its own connection is lost and does not come back."""
+        server = self._rooms.server
+        if not self._rooms.watch.is_alive:
+            try:
+                fetcher.look(server, min(deadline, server.deadline()))
+            except TrunklineError as error:
+                if not error.retryable:
+                    raise
+                logger.info("a consumer of group %s waits for the server: %s", self._wanted.group, error)
 
     def wake(self) -> None:
         """End the wait of a poll that is under way, or of the next one: it returns what there is. Another task, or
@@ -291,7 +306,9 @@ class Consumer:
         leaving = self._member is not None and any(
             holding.leaving_since is not None for holding in self._member.holdings.values()
         )
-        return self._rooms.server.settings.heartbeat_s if leaving or self._claims is not None else float("inf")
+        settings = self._rooms.server.settings
+        wait_s = settings.heartbeat_s if leaving or self._claims is not None else float("inf")
+        return wait_s if self._rooms.watch.is_alive else min(wait_s, settings.poll_max_s)
 
     def _attend(self) -> None:
         """See to the group: give up, take, find partitions that were added."""
@@ -397,7 +414,7 @@ class Consumer:
         """Everything that was polled is handled; or, with positions, everything before their offsets.
 
         Returns when that is durable. Fenced where a partition is no longer held: nothing was written, and what was
-        polled from it goes to another member.
+        polled from it goes to another member. OutcomeUnknown where it was lost after the answer to a first attempt was.
         """
         with self._using():
             self._refuse("at_most_once", "there is nothing to commit: what is polled has been passed already")
@@ -421,8 +438,8 @@ class Consumer:
             try:
                 self._rooms.shield.run(self._member.commit(moves))
                 return
-            except Fenced as error:
-                logger.warning("records will be handled again by another member: %s", error)
+            except (Fenced, OutcomeUnknown) as error:
+                logger.warning("records may be handled again by another member: %s", error)
                 self._put_back()
                 moves = self._handled()
 
@@ -469,7 +486,8 @@ class Consumer:
         committed together when it ends.
 
         Where the block raises, nothing stays, and the records come again. Fenced where a partition was lost meanwhile:
-        nothing stays either. ``tx.records`` is empty where none came within ``wait_s``.
+        nothing stays either. ``tx.records`` is empty where none came within ``wait_s``. A block that does nothing on
+        ``tx.conn`` for longer than ``session_timeout_s`` is taken for dead: the server ends its transaction.
         """
         with self._using():
             if self._wanted.delivery != "exactly_once":
@@ -479,8 +497,8 @@ class Consumer:
             moves = [(holding, holding.handed) for holding, _ in found]
             self._away_since = monotonic()
             deadline = self._away_since + self._settings.handler_timeout_s
-            effects = Effects(self._rooms.server, self._member, self._rooms.shield)
-            with effects.begun(_records(found), moves, deadline) as tx:
+            effects = Effects(self._rooms.server, self._member, self._rooms.shield, moves)
+            with effects.begun(_records(found), deadline) as tx:
                 yield tx
             self._member.lost.clear()
 

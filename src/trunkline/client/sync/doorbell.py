@@ -28,8 +28,8 @@ RING_INTERVAL_S = 0.005
 RING_SHARE = 10
 """A ring is followed by a pause of so many times what it took."""
 RING_PAUSE_MAX_S = 0.5
-RING_TIMEOUT_S = 2.0
-"""Nobody waits for a ring, but the end of a client does."""
+RING_WAIT_S = 1.0
+"""How long sending one may take: later than that readers have polled, and whoever closes the client waits for it."""
 RING_AGAIN_S = 1.0
 """How long nothing is sent after a ring failed: the server is away, and readers poll."""
 _PAYLOAD_MAX = 4_000
@@ -136,13 +136,13 @@ class Ringer:
 
     def _connected(self) -> ServerConnection:
         if self._connection is None:
-            deadline = monotonic() + min(RING_TIMEOUT_S, self._settings.connect_timeout_s)
+            deadline = monotonic() + RING_WAIT_S
             connection = open_connection(self._url, self._settings, deadline)
             if not connection.pooled:
                 connection.call(protocol.RING_SESSION)
                 connection.prepare_rings()
             self._connection = connection
-        self._connection.deadline = monotonic() + min(RING_TIMEOUT_S, self._settings.statement_timeout_s)
+        self._connection.deadline = monotonic() + RING_WAIT_S
         return self._connection
 
     def _disconnect(self) -> None:

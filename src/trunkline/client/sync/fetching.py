@@ -144,12 +144,13 @@ class Fetcher:
                 break
         return found
 
-    def look(self, server: Server) -> bool:
+    def look(self, server: Server, deadline: float | None = None) -> bool:
         """Ask the server whether there is more; True where there is."""
         awaited = self.awaited()
         if not awaited:
             return False
-        rows = server.ask(protocol.MORE, [integer_array(list(awaited)), offset_array(list(awaited.values()))])
+        parameters = [integer_array(list(awaited)), offset_array(list(awaited.values()))]
+        rows = server.ask(protocol.MORE, parameters, deadline)
         self._seat.hint(partition_id for (partition_id,) in rows)
         return bool(rows)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from trunkline.client import protocol
 from trunkline.client.arrays import EncodedArray, integer_array, offset_array
+from trunkline.client.sync.connection import Row
 from trunkline.client.sync.doorbell import Ringer
 from trunkline.client.sync.server import Server
 from trunkline.client.sync.topics import Topics
@@ -52,9 +53,16 @@ class Member:
         self.group_id = group_id
         self._seat = seat
         self._topics_read = {topic.topic_id: topic for topic in topics}
-        self._join()
+        self._enter()
+        try:
+            self.settle(self._look())
+        except BaseException:
+            # Nobody would ever read what the others leave to this member.
+            self.leave()
+            raise
 
-    def _join(self) -> None:
+    def _enter(self) -> None:
+        """Become a member, which holds nothing yet."""
         session = self._watch.start()
         topic_ids = integer_array(list(self._topics_read))
         # The token makes it one membership, however often it is sent.
@@ -63,20 +71,13 @@ class Member:
         ((self.member_id,),) = self._server.repeat(protocol.MEMBER_JOIN, parameters)
         self._watch.join_group(self._seat, self.group_id)
         self._ringer.ring_group(self.group_id)
-        try:
-            self.settle(self._look())
-        except BaseException:
-            # Nobody would ever read what the others leave to this member.
-            self.leave()
-            raise
 
     def _look(self) -> GroupView:
         """The group as it is now."""
         session = self._watch.start()
         rows = self._server.ask(protocol.GROUP_VIEW, [session.session_no, self.group_id])
-        if not rows:
-            raise NotFound("the group was deleted; create it again")
-        return GroupView.of(rows[0])
+        # A group without members shows nothing, whether it was deleted or everybody has gone: joining tells.
+        return GroupView.of(rows[0]) if rows else GroupView(self.group_id, {}, (), (), is_whole=True)
 
     def leave(self) -> None:
         """Give everything back, where it was committed, and go; the others need not wait."""
@@ -99,12 +100,15 @@ class Member:
     def _settle(self, view: GroupView) -> bool:
         """Whether everything was done that the view asks for."""
         if self.member_id not in view.members:
-            view = self._look_again_or_join(view)
+            view = self._look_again_or_enter()
+        if self.member_id not in view.members:
+            return False
         if not view.is_whole:
             self._begin_added()
         seen = {cursor.cursor_id: cursor for cursor in view.cursors}
         self._drop([each for each, held in self.holdings.items() if each not in seen or seen[each].epoch > held.epoch])
-        owners = {cursor.cursor_id: cursor.owner for cursor in view.cursors if cursor.owner is not None}
+        self._release([each for each in view.held_by(self.member_id) if each not in self.holdings])
+        owners = {each: cursor.owner for each, cursor in seen.items() if cursor.owner not in (None, self.member_id)}
         owners |= dict.fromkeys(self.holdings, self.member_id)
         target = balanced(view.members, {each: cursor.topic_id for each, cursor in seen.items()}, owners)
         for cursor_id, holding in self.holdings.items():
@@ -126,17 +130,22 @@ class Member:
             if holding.leaving_since is not None
             and (not holding.has_uncommitted or monotonic() - holding.leaving_since > patience_s)
         ]
-        if leaving:
-            self._drop(leaving)
-            self._server.repeat(protocol.GROUP_RELEASE, [self.member_id, integer_array(leaving)])
+        self._drop(leaving)
+        self._release(leaving)
+
+    def _release(self, cursor_ids: Sequence[int]) -> None:
+        """Give back what is not held here, though the server may say so: also what was taken by a call whose answer
+        nobody waited for. Nobody would read it."""
+        if cursor_ids:
+            self._server.repeat(protocol.GROUP_RELEASE, [self.member_id, integer_array(cursor_ids)])
             self._ringer.ring_group(self.group_id)
-            self._look_again()
+            self.look_again()
 
     def _take(self, cursor_ids: Sequence[int], seen: Mapping[int, SeenCursor]) -> bool:
         """Take what is free; False where somebody else was faster, or it is not free yet."""
         if not cursor_ids:
             return True
-        rows = self._server.repeat(protocol.GROUP_TAKE, [self.member_id, integer_array(cursor_ids)])
+        rows = self._ask_for(cursor_ids)
         for cursor_id, epoch, next_offset in rows:
             place = seen[cursor_id]
             topic = self._topic(place.topic_id, place.partition)
@@ -153,43 +162,71 @@ class Member:
             self.holdings[cursor_id] = holding
         return len(rows) == len(cursor_ids)
 
-    def retake(self, cursor_ids: Sequence[int]) -> dict[int, int]:
-        """Take again what this member holds, which ends whatever an older epoch was still about to do; the offsets at
-        which the cursors stand."""
-        rows = self._server.repeat(protocol.GROUP_TAKE, [self.member_id, integer_array(sorted(cursor_ids))])
-        for cursor_id, epoch, _ in rows:
-            self.holdings[cursor_id].epoch = epoch
-        missing = set(cursor_ids) - {cursor_id for cursor_id, _, _ in rows}
-        if missing:
-            raise Fenced("another member has taken it", cursor_ids=sorted(missing))
-        return {cursor_id: next_offset for cursor_id, _, next_offset in rows}
+    def retake(self, held: Sequence[Holding], deadline: float | None = None) -> dict[int, int]:
+        """Take again what this member held, which ends whatever an older epoch was still about to do; the offsets at
+        which the cursors stand. Where that fails, nobody knows them, and they are no longer held."""
+        self.put_down(held)
+        self.look_again()
+        stands: dict[int, int] = {}
+        lost = {holding.cursor_id: holding for holding in held}
+        for cursor_id, epoch, next_offset in self._ask_for(sorted(lost), deadline):
+            holding = lost.pop(cursor_id)
+            holding.epoch = epoch
+            stands[cursor_id] = next_offset
+            self.pick_up([holding])
+        if lost:
+            raise _fenced(list(lost.values()), "another member has taken it; nothing was written")
+        return stands
 
-    def _look_again_or_join(self, view: GroupView) -> GroupView:
-        """A view without this member: it is older than the membership, or the others took it for dead and have removed
-        it. Then it begins anew."""
+    def put_down(self, held: Sequence[Holding]) -> None:
+        """Hold these no longer, until it is known where they stand."""
+        for holding in held:
+            self.holdings.pop(holding.cursor_id, None)
+
+    def pick_up(self, held: Sequence[Holding]) -> None:
+        """Hold these again, but for those that were taken anew meanwhile."""
+        for holding in held:
+            self.holdings.setdefault(holding.cursor_id, holding)
+
+    def _ask_for(self, cursor_ids: Sequence[int], deadline: float | None = None) -> list[Row]:
+        """What the server lets this member take of these; nothing where it was removed, which the next view tells."""
+        try:
+            parameters = [self.member_id, integer_array(cursor_ids)]
+            return self._server.repeat(protocol.GROUP_TAKE, parameters, deadline)
+        except NotFound:
+            return []
+
+    def _look_again_or_enter(self) -> GroupView:
+        """A view without this member: it is older than the membership, or the process does not count as alive at the
+        moment, or the others took it for dead and have removed it. Then it begins anew."""
         view = self._look()
-        if self.member_id not in view.members:
-            logger.warning("this member of group %d was taken for dead, and joins again", self.group_id)
-            self._drop(list(self.holdings))
-            self._join()
-            view = self._look()
-        return view
+        if self.member_id in view.members or not self._watch.is_alive:
+            return view
+        logger.warning("this member of group %d was taken for dead, and joins again", self.group_id)
+        self._drop(list(self.holdings))
+        self._enter()
+        return self._look()
 
     def _begin_added(self) -> None:
         """Let the group read partitions that were added to its topics."""
         for topic in list(self._topics_read.values()):
             found = self._topics.look_up(topic.name)
-            if found.topic_id == topic.topic_id and found.partitions > topic.partitions:
-                self._topics_read[topic.topic_id] = found
-                self._watch.follow(self._seat, found)
-                self._server.repeat(protocol.GROUP_BEGIN, [self.group_id, topic.topic_id])
-        self._look_again()
+            if found.topic_id == topic.topic_id:
+                # Also where this member knows of the partition already: the group may not.
+                ((made,),) = self._server.repeat(protocol.GROUP_BEGIN, [self.group_id, topic.topic_id])
+                self._know(found)
+                if made:
+                    self.look_again()
+
+    def _know(self, topic: Topic) -> None:
+        self._topics_read[topic.topic_id] = topic
+        self._watch.follow(self._seat, topic)
 
     def _topic(self, topic_id: int, partition: int) -> Topic:
         topic = self._topics_read[topic_id]
         if partition >= topic.partitions:
-            topic = self._topics_read[topic_id] = self._topics.look_up(topic.name)
-            self._watch.follow(self._seat, topic)
+            topic = self._topics.look_up(topic.name)
+            self._know(topic)
         return topic
 
     def _drop(self, cursor_ids: Sequence[int]) -> None:
@@ -199,18 +236,24 @@ class Member:
             if holding.has_uncommitted:
                 self.lost.add(holding.place)
 
-    def _look_again(self) -> None:
+    def look_again(self) -> None:
+        """Let the watch show the group soon, also if it has not changed."""
         self._seat.show_again()
         self._watch.look()
 
     # -- cursors --
 
     def commit(self, moves: Sequence[tuple[Holding, int]]) -> None:
-        """Move cursors forward, all or none. Fenced where one of them is another's now; it is then no longer held."""
+        """Move cursors forward, all or none. Fenced where one of them is another's now; it is then no longer held.
+        OutcomeUnknown where that is so after an attempt whose answer was lost."""
         try:
             self._server.commit_cursors(self.member_id, _columns(moves))
         except Fenced as error:
             raise self.fence(error) from error
+        except OutcomeUnknown as error:
+            if isinstance(error.__cause__, Fenced):
+                self.fence(error.__cause__)
+            raise
         self._seat.wrote = True
         for holding, next_offset in moves:
             holding.committed = max(holding.committed, next_offset)
@@ -234,7 +277,7 @@ class Member:
             ((_, holding.epoch),) = self._server.change(protocol.GROUP_MOVE, parameters)
         except OutcomeUnknown:
             # Taking it again tells whether it was moved, and ends the attempt if it is still under way.
-            return self.retake([holding.cursor_id])[holding.cursor_id]
+            return self.retake([holding])[holding.cursor_id]
         return offset
 
     def commit_parameters(self, moves: Sequence[tuple[Holding, int]]) -> list[Any]:
@@ -243,12 +286,10 @@ class Member:
 
     def fence(self, error: Fenced) -> Fenced:
         """Hold what was lost no longer; the error, naming the partitions."""
-        cursor_ids = [each for each in error.cursor_ids if each in self.holdings]
-        places = [self.holdings[cursor_id].place for cursor_id in cursor_ids]
-        for cursor_id in cursor_ids:
-            del self.holdings[cursor_id]
-        self._look_again()
-        return Fenced(f"{_named(places)}: {error}", partitions=places, cursor_ids=error.cursor_ids)
+        if error.partitions:
+            return error
+        self.look_again()
+        return _fenced([self.holdings.pop(each) for each in error.cursor_ids if each in self.holdings], str(error))
 
     def pause(self, places: Iterable[tuple[str, int]], *, is_paused: bool) -> None:
         for place in places:
@@ -270,6 +311,12 @@ def _columns(moves: Sequence[tuple[Holding, int]]) -> list[EncodedArray]:
     cursor_ids = integer_array([holding.cursor_id for holding, _ in moves])
     epochs = integer_array([holding.epoch for holding, _ in moves])
     return [cursor_ids, epochs, offset_array([next_offset for _, next_offset in moves])]
+
+
+def _fenced(lost: Sequence[Holding], reason: str) -> Fenced:
+    places = [holding.place for holding in lost]
+    cursor_ids = [holding.cursor_id for holding in lost]
+    return Fenced(f"{_named(places)}: {reason}", partitions=places, cursor_ids=cursor_ids)
 
 
 def _named(places: Sequence[tuple[str, int]]) -> str:

@@ -34,11 +34,16 @@ class Pool:
         self._closed = False
         self._process = os.getpid()
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is a child process: sockets and threads are the parent's."""
+        return os.getpid() != self._process
+
     def check_usable(self) -> None:
         """Raise Closed after close, and in a child process, where the sockets belong to the parent."""
         if self._closed:
             raise Closed("this client is closed; connect again")
-        if os.getpid() != self._process:
+        if self.is_inherited:
             raise Closed("this client was opened before fork; connect again in the child process")
 
     @contextmanager
@@ -123,6 +128,6 @@ class Pool:
             self._open -= len(idle)
             while self._waiting:
                 self._wake_one()
-        if os.getpid() == self._process:
+        if not self.is_inherited:
             for connection in idle:
                 connection.close()

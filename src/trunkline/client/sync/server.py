@@ -13,7 +13,7 @@ from trunkline.client.sync.connection import Row, ServerConnection
 from trunkline.client.sync.pool import Pool
 from trunkline.client.sync.shim import sleep
 from trunkline.engine.backoff import backoff_s
-from trunkline.errors import Conflict, DeadlineExceeded, OutcomeUnknown, TrunklineError, Unavailable
+from trunkline.errors import DeadlineExceeded, OutcomeUnknown, TrunklineError, Unavailable
 from trunkline.settings import ClientSettings
 
 T = TypeVar("T")
@@ -30,24 +30,41 @@ class Server:
         """When a call that begins now must have ended, on the monotonic clock."""
         return monotonic() + self.settings.deadline_s
 
-    def ask(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """Call something that changes nothing: tried again after any failure that may pass."""
-        return self._ask(lambda connection: connection.call(statement, parameters))
+    def ask(self, statement: str, parameters: Sequence[Any] = (), deadline: float | None = None) -> list[Row]:
+        """Call something that changes nothing: tried again after any failure that may pass, until the deadline, or the
+        client's own."""
+        return self._ask(lambda connection: connection.call(statement, parameters), deadline)
 
-    def repeat(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+    def repeat(self, statement: str, parameters: Sequence[Any] = (), deadline: float | None = None) -> list[Row]:
         """Call something that may be done twice without harm: tried again as ``ask``."""
-        return self.ask(statement, parameters)
+        return self.ask(statement, parameters, deadline)
+
+    def commit_cursors(self, member_id: int, arrays: Sequence[EncodedArray]) -> None:
+        """Move cursors, which done twice does no harm; tried again as ``ask``. It must not be called refused while it
+        may have been done: OutcomeUnknown where it is refused after an attempt whose answer was lost."""
+        may_be_done = False
+
+        def commit(connection: ServerConnection) -> None:
+            nonlocal may_be_done
+            try:
+                connection.commit_cursors(member_id, arrays)
+            except (Unavailable, DeadlineExceeded):
+                may_be_done = True
+                raise
+
+        try:
+            self._ask(commit)
+        except TrunklineError as error:
+            if may_be_done and not error.retryable:
+                raise OutcomeUnknown(f"an attempt may have been done before it was refused: {error}") from error
+            raise
 
     def read(self, values: Sequence[int]) -> list[Row]:
         """Read the log; tried again as ``ask``."""
         return self._ask(lambda connection: connection.read(values))
 
-    def commit_cursors(self, member_id: int, arrays: Sequence[EncodedArray]) -> None:
-        """Move cursors, which done twice does no harm; tried again as ``ask``."""
-        self._ask(lambda connection: connection.commit_cursors(member_id, arrays))
-
-    def _ask(self, question: Callable[[ServerConnection], T]) -> T:
-        deadline = self.deadline()
+    def _ask(self, question: Callable[[ServerConnection], T], deadline: float | None = None) -> T:
+        deadline = self.deadline() if deadline is None else deadline
         attempt = 0
         while True:
             try:
@@ -69,7 +86,9 @@ class Server:
         while True:
             try:
                 return self.once(statement, parameters, deadline)
-            except Conflict as error:
+            except TrunklineError as error:
+                if not error.retryable:
+                    raise
                 self.pause(attempt, deadline, error)
             attempt += 1
 

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from time import monotonic
 
 import psycopg
 from psycopg import Connection, Transaction
@@ -34,73 +35,120 @@ class GroupTransaction:
 class Effects:
     """One transaction of a member's, from the first record to the moved cursors."""
 
-    def __init__(self, server: Server, member: Member, shield: Shield) -> None:
+    def __init__(self, server: Server, member: Member, shield: Shield, moves: Sequence[tuple[Holding, int]]) -> None:
         self._server = server
         self._member = member
         self._shield = shield
+        self._moves = moves
+        self._held = [holding for holding, _ in moves]
 
     @contextmanager
-    def begun(
-        self, records: list[Record], moves: Sequence[tuple[Holding, int]], deadline: float
-    ) -> Iterator[GroupTransaction]:
+    def begun(self, records: list[Record], deadline: float) -> Iterator[GroupTransaction]:
         """A transaction around the block. Where the block raises, nothing of it stays, and the records come again."""
+        lent = ExitStack()
         try:
-            with self._server.pool.connection(self._server.deadline()) as connection:
-                connection.deadline = deadline
-                block = Transaction(connection)
-                try:
-                    block.__enter__()
-                    self._prepare(connection)
-                except psycopg.Error as error:
-                    raise translate(error) from error
-                try:
-                    yield GroupTransaction(records, connection)
-                except BaseException as error:
+            connection, block = self._open(lent)
+            connection.deadline = deadline
+            try:
+                yield GroupTransaction(records, connection)
+            except BaseException as error:
+                with lent:
                     block.__exit__(type(error), error, error.__traceback__)
-                    raise
-                self._shield.run(self._end(connection, block, moves))
+                raise
+            self._member.put_down(self._held)
+            self._shield.run(self._end(lent, connection, block))
         except BaseException:
-            for holding, _ in moves:
+            for holding in self._held:
                 holding.rewind(holding.committed)
+            self._member.look_again()
             raise
+
+    # -- its beginning --
+
+    def _open(self, lent: ExitStack) -> tuple[ServerConnection, Transaction]:
+        """A connection in a transaction. Tried again: nothing has been done yet."""
+        deadline = self._server.deadline()
+        attempt = 0
+        while True:
+            try:
+                return self._begin(lent, deadline)
+            except TrunklineError as error:
+                if not error.retryable:
+                    raise
+                self._server.pause(attempt, deadline, error)
+            attempt += 1
+
+    def _begin(self, lent: ExitStack, deadline: float) -> tuple[ServerConnection, Transaction]:
+        try:
+            connection = lent.enter_context(self._server.pool.connection(deadline))
+            block = Transaction(connection)
+            block.__enter__()
+            self._prepare(connection)
+        except BaseException as error:
+            lent.close()
+            if isinstance(error, psycopg.Error):
+                raise translate(error) from error
+            raise
+        return connection, block
 
     def _prepare(self, connection: ServerConnection) -> None:
         """The server gives up a transaction whose process has stopped: its rows would block whoever comes next."""
         settings = self._server.settings
-        connection.execute(protocol.SESSION_LOCAL, [str(round(settings.lock_wait_s * 1000))])
-        connection.execute(protocol.TRANSACTION_LOCAL, [str(round(settings.session_timeout_s * 1000))])
+        parameters = [str(round(settings.lock_wait_s * 1000)), str(round(settings.session_timeout_s * 1000))]
+        connection.execute(protocol.SESSION_LOCAL, parameters)
 
-    def _end(self, connection: ServerConnection, block: Transaction, moves: Sequence[tuple[Holding, int]]) -> None:
-        """Move the cursors and commit; where the answer to that is lost, find out what became of it."""
+    # -- its end --
+
+    def _end(self, lent: ExitStack, connection: ServerConnection, block: Transaction) -> None:
+        """Move the cursors and commit; where the answer to that is lost, find out what became of it. Goes on where
+        its caller was cancelled: until then nobody holds the partitions."""
+        deadline = self._server.deadline()
+        # Half of the time for the commit, the rest to find out.
+        connection.deadline = monotonic() + min(
+            self._server.settings.statement_timeout_s, self._server.settings.deadline_s / 2
+        )
+        may_be_done = False
         try:
-            self._commit(connection, block, moves)
-        except Fenced as error:
-            raise self._member.fence(error) from error
+            with lent:
+                self._move(connection, block)
+                may_be_done = True
+                self._commit(block)
         except (Unavailable, DeadlineExceeded) as error:
-            if not moves:
-                raise OutcomeUnknown(f"there were no records to tell by whether it was committed: {error}") from error
-            self._find_out(moves, error)
-        for holding, next_offset in moves:
-            holding.committed = next_offset
+            self._find_out(error, deadline, may_be_done=may_be_done)
+        except TrunklineError as error:
+            self._member.pick_up(self._held)
+            raise (self._member.fence(error) if isinstance(error, Fenced) else error) from error.__cause__
+        for holding, next_offset in self._moves:
+            holding.confirm(next_offset)
+        self._member.pick_up(self._held)
 
-    def _commit(self, connection: ServerConnection, block: Transaction, moves: Sequence[tuple[Holding, int]]) -> None:
+    def _move(self, connection: ServerConnection, block: Transaction) -> None:
         try:
-            try:
-                if moves:
-                    connection.execute(protocol.GROUP_COMMIT, self._member.commit_parameters(moves))
-            except BaseException as error:
-                block.__exit__(type(error), error, error.__traceback__)
-                raise
+            if self._moves:
+                connection.execute(protocol.GROUP_COMMIT, self._member.commit_parameters(self._moves))
+        except BaseException as error:
+            block.__exit__(type(error), error, error.__traceback__)
+            if isinstance(error, psycopg.Error):
+                raise translate(error) from error
+            raise
+
+    def _commit(self, block: Transaction) -> None:
+        try:
             block.__exit__(None, None, None)
         except psycopg.Error as error:
             raise translate(error) from error
 
-    def _find_out(self, moves: Sequence[tuple[Holding, int]], error: TrunklineError) -> None:
+    def _find_out(self, error: TrunklineError, deadline: float, *, may_be_done: bool) -> None:
         """Taking the cursors again waits for the commit, if it is still under way, and refuses it if it is still to
-        come; where they stand then tells whether it was done. All moved together, or none."""
+        come; where they stand then tells whether it was done. All moved together, or none. Who cannot take them any
+        more is not told."""
+        if not self._moves:
+            raise OutcomeUnknown(f"there were no records to tell by whether it was committed: {error}") from error
         try:
-            stands = self._member.retake([holding.cursor_id for holding, _ in moves])
-        except Fenced as fenced:
-            raise self._member.fence(fenced) from error
-        if any(stands[holding.cursor_id] != next_offset for holding, next_offset in moves):
+            stands = self._member.retake(self._held, deadline)
+        except (Fenced, Unavailable, DeadlineExceeded) as failure:
+            if may_be_done:
+                raise OutcomeUnknown(f"it may or may not have been committed: {error}; then: {failure}") from failure
+            raise (failure if isinstance(failure, Fenced) else error) from failure
+        if any(stands[holding.cursor_id] != next_offset for holding, next_offset in self._moves):
             raise error

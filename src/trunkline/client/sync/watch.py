@@ -51,14 +51,20 @@ class Seat:
         self._awaited: dict[int, int] = {}
         self._waiter: Waiter[bool] | None = None
         self._nudged = False
-        self._overdue: Callable[[], Sequence[Any] | None] | None = None
+        self._overdue: Callable[[], int | None] = lambda: None
+        self._give_up: Callable[[], None] = lambda: None
 
-    def give_up_by(self, overdue: Callable[[], Sequence[Any] | None]) -> None:
-        """Let the watch ask whether the reader has stayed away for too long, and which partitions to release then."""
+    def give_up_by(self, overdue: Callable[[], int | None], give_up: Callable[[], None]) -> None:
+        """Let the watch ask which member has to leave its group, because its reader has stayed away for too long, and
+        say when it has."""
         self._overdue = overdue
+        self._give_up = give_up
 
-    def overdue(self) -> Sequence[Any] | None:
-        return self._overdue() if self._overdue is not None else None
+    def overdue(self) -> int | None:
+        return self._overdue()
+
+    def give_up(self) -> None:
+        self._give_up()
 
     @property
     def has_news(self) -> bool:
@@ -169,6 +175,9 @@ class Watch:
             self._begin()
             waker = self._waker = Waker()
             self._service = Service("trunkline-watch", self._loop, wake=waker.wake)
+        except BaseException:
+            self._disconnect()
+            raise
         finally:
             with self._mutex:
                 waiting, self._starting = self._starting, []
@@ -180,6 +189,11 @@ class Watch:
     def session(self) -> Session:
         assert self._session_no is not None
         return Session(self._session_no, self._settings.session_timeout_s if self._pooled else None)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process counts as alive now; not while the server is away, or its session was ended."""
+        return self._connection is not None
 
     @property
     def hears(self) -> bool:
@@ -260,6 +274,8 @@ class Watch:
                     # Readers and the process's life in its groups depend on this loop: it must not end unseen.
                     logger.exception("the watch failed, and tries again")
                 self._disconnect()
+                for seat in list(self._seats):
+                    seat.nudge()
                 attempt += 1
                 stop.wait(self._pause_s(attempt))
         finally:
@@ -316,14 +332,16 @@ class Watch:
             self._hear(Notify(channel, "", 0))
 
     def _heartbeat(self) -> None:
-        """Show that the process lives, and every seat its group; release what overdue readers hold."""
+        """Show that the process lives, and every seat its group. Members whose readers are overdue have to leave: as
+        long as they belong to the group, the others leave partitions to them."""
         if self._pooled:
             self._beat()
         seats = list(self._seats)
         for seat in seats:
             overdue = seat.overdue()
             if overdue is not None:
-                self._call(protocol.GROUP_RELEASE, overdue)
+                self._call(protocol.MEMBER_LEAVE, [integer_array([overdue]), False])
+                seat.give_up()
         views = {row[0]: GroupView.of(row) for row in self._call(protocol.GROUP_VIEW, [self._session_no, None])}
         for seat in seats:
             if seat.group_id is not None:
@@ -378,7 +396,9 @@ class Watch:
         """The connection, for one statement. Never one of the pool's: what waits for those must not keep the process
         from showing that it lives."""
         assert self._connection is not None
-        self._connection.deadline = monotonic() + self._settings.statement_timeout_s
+        # Once it has been silent for so long, the server has ended the session.
+        wait_s = min(self._settings.statement_timeout_s, self._settings.session_timeout_s)
+        self._connection.deadline = monotonic() + wait_s
         return self._connection
 
     def _disconnect(self) -> None:
