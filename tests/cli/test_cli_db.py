@@ -30,7 +30,7 @@ def plain_role(empty_url: str) -> Iterator[str]:
 
 def test_install_verify_and_uninstall(run: Run, empty_url: str) -> None:
     installed = run("db", "install", "--roles", "none", "--url", empty_url)
-    assert (installed.exit_code, installed.stdout) == (0, "installed schema version 1\n")
+    assert (installed.exit_code, installed.stdout) == (0, "installed schema version 2\n")
     again = run("db", "install", "--roles", "none", "--url", empty_url)
     assert (again.exit_code, "was installed before" in again.stdout) == (0, True)
     assert run("db", "upgrade", "--url", empty_url).exit_code == 0
