@@ -106,7 +106,11 @@ class Member:
             await self._begin_added()
         seen = {cursor.cursor_id: cursor for cursor in view.cursors}
         self._drop([each for each, held in self.holdings.items() if each not in seen or seen[each].epoch > held.epoch])
-        await self._release([each for each in view.held_by(self.member_id) if each not in self.holdings])
+        strays = [each for each in view.held_by(self.member_id) if each not in self.holdings]
+        await self._release(strays)
+        for cursor_id in strays:
+            # A transaction whose caller was cancelled may have ended meanwhile, and picked it up again.
+            self.holdings.pop(cursor_id, None)
         owners = {each: cursor.owner for each, cursor in seen.items() if cursor.owner not in (None, self.member_id)}
         owners |= dict.fromkeys(self.holdings, self.member_id)
         target = balanced(view.members, {each: cursor.topic_id for each, cursor in seen.items()}, owners)
