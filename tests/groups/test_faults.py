@@ -259,6 +259,15 @@ def test_a_member_that_was_removed_joins_again_also_where_nobody_else_is_left(db
         assert tl.describe_group("g").lag == 0
 
 
+def test_a_member_that_was_removed_joins_again_also_where_everybody_else_is_dead(db_url: str, admin: Admin) -> None:
+    with trunkline.connect(db_url, settings=PATIENT) as tl, tl.consumer("t", group="g") as consumer:
+        assert consumer._member is not None
+        with trunkline.connect(db_url, settings=PATIENT) as other:
+            other.consumer("t", group="g").__enter__()
+        admin.execute("select trunkline.member_leave(array[%s::integer])", [consumer._member.member_id])
+        assert read(consumer, 5) == [1, 2, 3, 4, 5]
+
+
 def test_a_member_that_is_removed_while_it_takes_its_turn_joins_again(db_url: str, admin: Admin) -> None:
     """What it does is what an older view asks for: it is to take a partition, and is no member any more."""
     with trunkline.connect(db_url, settings=PATIENT) as tl, tl.consumer("t", group="g") as consumer:

@@ -23,8 +23,10 @@ begin
                 where o.session_no = group_view.session_no and only_group is null
                 union all select only_group)
         ), met as (
-            select m.group_id, array_agg(m.member_id order by m.member_id) filter (where m.is_alive) as alive,
-                array_agg(array_to_string(m.topic_ids, ',') order by m.member_id) filter (where m.is_alive) as read,
+            select m.group_id,
+                coalesce(array_agg(m.member_id order by m.member_id) filter (where m.is_alive), '{}') as alive,
+                coalesce(array_agg(array_to_string(m.topic_ids, ',') order by m.member_id)
+                    filter (where m.is_alive), '{}') as read,
                 coalesce(array_agg(m.member_id order by m.member_id) filter (where not m.is_alive), '{}') as dead
             from member m group by m.group_id
         ), held as (
