@@ -43,6 +43,7 @@ class Member:
         self.group_id = 0
         self.member_id = 0
         self.holdings: dict[int, Holding] = {}
+        self._put_down: dict[int, Holding] = {}
         self.lost: set[tuple[str, int]] = set()
         self._paused: set[tuple[str, int]] = set()
 
@@ -107,11 +108,7 @@ class Member:
             self._begin_added()
         seen = {cursor.cursor_id: cursor for cursor in view.cursors}
         self._drop([each for each, held in self.holdings.items() if each not in seen or seen[each].epoch > held.epoch])
-        strays = [each for each in view.held_by(self.member_id) if each not in self.holdings]
-        self._release(strays)
-        for cursor_id in strays:
-            # A transaction whose caller was cancelled may have ended meanwhile, and picked it up again.
-            self.holdings.pop(cursor_id, None)
+        self._release([each for each in view.held_by(self.member_id) if each not in self.holdings])
         owners = {each: cursor.owner for each, cursor in seen.items() if cursor.owner not in (None, self.member_id)}
         owners |= dict.fromkeys(self.holdings, self.member_id)
         target = balanced(view.members, {each: cursor.topic_id for each, cursor in seen.items()}, owners)
@@ -140,6 +137,8 @@ class Member:
     def _release(self, cursor_ids: Sequence[int]) -> None:
         """Give back what is not held here, though the server may say so: also what was taken by a call whose answer
         nobody waited for. Nobody would read it."""
+        for cursor_id in cursor_ids:
+            self._put_down.pop(cursor_id, None)
         if cursor_ids:
             self._server.repeat(protocol.GROUP_RELEASE, [self.member_id, integer_array(cursor_ids)])
             self._ringer.ring_group(self.group_id)
@@ -186,11 +185,14 @@ class Member:
         """Hold these no longer, until it is known where they stand."""
         for holding in held:
             self.holdings.pop(holding.cursor_id, None)
+            self._put_down[holding.cursor_id] = holding
 
     def pick_up(self, held: Sequence[Holding]) -> None:
-        """Hold these again, but for those that were taken anew meanwhile."""
+        """Hold these again, but for those that were given back meanwhile: a transaction whose caller was cancelled
+        ends when it likes."""
         for holding in held:
-            self.holdings.setdefault(holding.cursor_id, holding)
+            if self._put_down.get(holding.cursor_id) is holding:
+                self.holdings[holding.cursor_id] = self._put_down.pop(holding.cursor_id)
 
     def _ask_for(self, cursor_ids: Sequence[int], deadline: float | None = None) -> list[Row]:
         """What the server lets this member take of these; nothing where it was removed, which the next view tells."""
