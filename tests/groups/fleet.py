@@ -69,7 +69,9 @@ class Process:
         if self._log.exists():
             with self._log.open("rb") as file:
                 file.seek(self._read)
-                lines = file.read()
+                written = file.read()
+            # What is being written now may have come in part.
+            lines = written[: written.rfind(b"\n") + 1]
             self._read += len(lines)
             self._notes += [msgspec.json.decode(line) for line in lines.splitlines()]
         failed = [note["error"] for note in self._notes[-1:] if note["what"] == "failed"]
