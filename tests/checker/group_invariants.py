@@ -145,8 +145,20 @@ def _answers(history: GroupHistory) -> Iterator[Violation]:
         if commit.answer == "acknowledged" and what not in written:
             yield Violation("zombie-commit", f"{commit} was acknowledged, and is not in the ledger")
         # Asked for twice, the other one may be what was written.
-        if commit.answer == "refused" and what in written and wanted[what] == 1:
+        is_alone = wanted[what] == 1 and not _came_again(history, commit)
+        if commit.answer == "refused" and what in written and is_alone:
             yield Violation("zombie-commit", f"{commit} was refused, and is in the ledger")
+
+
+def _came_again(history: GroupHistory, commit: Commit) -> bool:
+    """Whether its records were handed to the same member, in the same epoch, once more: it may have committed them
+    then, and died before it could write that down."""
+    return any(
+        (each.member, each.partition, each.epoch) == (commit.member, commit.partition, commit.epoch)
+        and each.at > commit.ended
+        and each.start < commit.next_offset <= each.end
+        for each in history.handed
+    )
 
 
 def cursor_back(history: GroupHistory) -> Iterator[Violation]:

@@ -115,6 +115,14 @@ FINE: dict[str, GroupHistory] = {
         {0: 4},
         [(0, 1), (0, 2), (0, 3)],
     ),
+    "a transaction that failed, and one that died after its commit": GroupHistory(
+        "exactly_once",
+        [handed(1, 4), handed(1, 4, at=7)],
+        [refused(4)],
+        ledger(TAKEN, DONE),
+        {0: 4},
+        [(0, 1), (0, 2), (0, 3)],
+    ),
     "somebody went back on purpose": GroupHistory(
         "at_least_once",
         [handed(1, 4), handed(2, 4, at=3, epoch=2)],
