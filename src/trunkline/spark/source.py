@@ -1,0 +1,289 @@
+"""Reading topics in Spark: ``spark.read.format("trunkline")`` and ``spark.readStream.format("trunkline")``.
+
+What is here decides which records a read covers; it runs on the driver's side, in a process of Spark's. The tasks then
+fetch their ranges (``fetch.py``).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from trunkline.errors import GroupActive, NotFound, OffsetOutOfRange, TrunklineError
+from trunkline.records import Topic
+from trunkline.spark.database import Database, database
+from trunkline.spark.fetch import RangeReader
+from trunkline.spark.filters import Narrowing
+from trunkline.spark.options import SourceOptions
+from trunkline.spark.planning import Plan, check_order
+from trunkline.spark.positions import Positions, Proof
+from trunkline.spark.ranges import Place, Range, limited, split
+
+logger = logging.getLogger("trunkline")
+
+IDLE_WAIT_S = 1.0
+"""How long an idle query waits for a ring before it looks at the log again."""
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, range_: Range) -> None:
+        super().__init__(range_)
+
+
+@dataclass(frozen=True)
+class Fetching:
+    """What the tasks of a read need to know; it is pickled and sent to them."""
+
+    options: SourceOptions
+    columns: tuple[str, ...]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The records of one partition of Spark's. Spark hands None where a read has no partitions."""
+        if partition is None or partition.value is None:
+            return iter(())
+        options = self.options
+        return RangeReader(
+            options.read_url,
+            partition.value,
+            self.columns,
+            options.read_bytes,
+            may_lag=options.read_url != options.url,
+        ).batches()
+
+
+class TopicReader(DataSourceReader):
+    """A batch read: from where the options begin to where they end, as the log is when the read is planned."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._fetching = Fetching(options, columns)
+        self._narrowing = Narrowing()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        connected = database(self._options.url)
+        plan = Plan(self._options, connected)
+        starts, ends = plan.starts(), plan.ends()
+        check_order(starts, ends)
+        ranges = []
+        for place, end in ends.items():
+            topic = plan.topics[place[0]]
+            first, last = self._narrowing.narrow(connected, topic, place[1], starts[place], end)
+            ranges.append(Range(topic.name, topic.topic_id, place[1], first, last))
+        pieces = split(ranges, self._options.min_partitions, self._options.max_records)
+        return [RangePartition(piece) for piece in pieces] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._fetching.read(partition)
+
+
+class NarrowedReader(TopicReader):
+    """A batch read that takes filters. Spark refuses a reader with ``pushFilters`` unless its own setting
+    ``spark.sql.python.filterPushdown.enabled`` is on, so this one must be asked for."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Leave out what cannot match. Every filter is handed back, and Spark applies it to the rest."""
+        for each in filters:
+            self._narrowing.add(each)
+        return filters
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream over topics. Spark plans one micro-batch after the other with it, in one process."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._fetching = Fetching(options, columns)
+        self._target: dict[Place, int] | None = None
+        self._reported: Mapping[Place, int] | None = None
+        self._initial: Positions | None = None
+        self._waited_since: float | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The tasks get a copy, and need what to fetch alone.
+        return {"_options": self._options, "_fetching": self._fetching}
+
+    # -- what Spark calls, in this order --
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self._options.max_offsets
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where the stream begins. Spark asks more than once, and must get one answer."""
+        if self._initial is None:
+            plan = Plan(self._options, self._database)
+            self._initial = replace(self._proven(plan.topics, plan.starts(), self._group()), is_initial=True)
+        return self._initial.as_spark()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = {place: valid.end for place, valid in Plan(self._options, self._database).valid.items()}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next micro-batch ends. Everything before ``start`` has been processed: Spark asks after a batch.
+
+        Waits a second for records where there are none, so that an idle query is quiet.
+        """
+        begun = Positions.of_spark(start)
+        topics, starts, ends = self._available(begun)
+        self._report(begun.group, topics, starts)
+        if self._target is None and not self._is_enough(starts, ends):
+            if not self._database.wait(topics.values(), IDLE_WAIT_S):
+                return start
+            topics, starts, ends = self._available(begun)
+            if not self._is_enough(starts, ends):
+                return start
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        ends = limited(starts, ends, most)
+        if ends == dict(begun.offsets):
+            return start
+        self._waited_since = None
+        kept = {place: begun.proofs[place] for place, end in ends.items() if begun.offsets.get(place) == end}
+        planned = self._proven(topics, ends, begun.group, kept=kept, log_epoch=begun.log_epoch)
+        return (replace(planned, begun=begun.settled()) if begun.is_initial else planned).as_spark()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The ranges of one micro-batch. Both ends are proven first: after a restart they come from the checkpoint."""
+        until = Positions.of_spark(end)
+        begun = until.begun if until.begun is not None else Positions.of_spark(start)
+        topics = self._topics_of(until)
+        starts = self._checked(topics, begun)
+        self._check(topics, until)
+        ranges = []
+        added = [topics[name] for name, _ in until.offsets.keys() - starts.keys()]
+        valid = self._database.ranges(added)
+        for place, last in until.offsets.items():
+            topic = topics[place[0]]
+            first = starts[place] if place in starts else valid[place].start
+            ranges.append(Range(topic.name, topic.topic_id, place[1], min(first, last), last))
+        pieces = split(ranges, self._options.min_partitions, self._options.max_records)
+        return [RangePartition(piece) for piece in pieces] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._fetching.read(partition)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """For the query's progress: where the log ends."""
+        ends = {place: valid.end for place, valid in Plan(self._options, self._database).valid.items()}
+        shown: dict[str, Any] = {}
+        for (topic, partition), end in sorted(ends.items()):
+            shown.setdefault(topic, {})[str(partition)] = end
+        return shown
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: what is done shows in ``latestOffset``, also for the last batch."""
+
+    def stop(self) -> None:
+        """Nothing to give back: connections go with the process."""
+
+    # -- how it is done --
+
+    @property
+    def _database(self) -> Database:
+        return database(self._options.url)
+
+    def _group(self) -> str:
+        if self._options.group_id is not None:
+            return self._options.group_id
+        return f"{self._options.group_prefix}-{secrets.token_hex(6)}"
+
+    def _proven(
+        self,
+        topics: Mapping[str, Topic],
+        offsets: Mapping[Place, int],
+        group: str,
+        *,
+        kept: Mapping[Place, Proof] | None = None,
+        log_epoch: int = 0,
+    ) -> Positions:
+        known = dict(kept or {})
+        missing = {place: offset for place, offset in offsets.items() if place not in known}
+        found, epoch = self._database.proofs(topics, missing)
+        return Positions(dict(offsets), known | found, log_epoch if epoch is None else epoch, group)
+
+    def _available(self, begun: Positions) -> tuple[dict[str, Topic], dict[Place, int], dict[Place, int]]:
+        """The topics, and from where to where there are records: partitions that were added begin at their start."""
+        plan = Plan(self._options, self._database, is_repeated=True)
+        starts = {place: begun.offsets.get(place, valid.start) for place, valid in plan.valid.items()}
+        ends = {place: max(valid.end, starts[place]) for place, valid in plan.valid.items()}
+        for place, offset in begun.offsets.items():
+            if place not in ends:
+                self._gone(place)
+                continue
+            made_again = begun.proofs[place].incarnation != plan.topics[place[0]].incarnation
+            if made_again or offset > plan.valid[place].end:
+                # The proof fails, and says why.
+                self._check(plan.topics, begun)
+        if self._target is not None:
+            ends = {place: max(starts[place], min(end, self._target.get(place, 0))) for place, end in ends.items()}
+        return plan.topics, starts, ends
+
+    def _gone(self, place: Place) -> None:
+        message = f"topic {place[0]}, of which this query has read partition {place[1]}, is not there any more"
+        if self._options.fail_on_data_loss:
+            raise NotFound(f"{message}; go on with the others with failOnDataLoss=false")
+        logger.warning("%s", message)
+
+    def _is_enough(self, starts: Mapping[Place, int], ends: Mapping[Place, int]) -> bool:
+        waiting = sum(ends[place] - starts[place] for place in ends)
+        least = self._options.min_offsets
+        if least is None or waiting == 0 or waiting >= least:
+            return waiting > 0
+        now = monotonic()
+        if self._waited_since is None:
+            self._waited_since = now
+        return now - self._waited_since >= self._options.max_delay_s
+
+    def _topics_of(self, positions: Positions) -> dict[str, Topic]:
+        names = {topic for topic, _ in positions.offsets}
+        return {name: self._database.topics.look_up(name) for name in sorted(names)}
+
+    def _check(self, topics: Mapping[str, Topic], positions: Positions) -> None:
+        here = {place: offset for place, offset in positions.offsets.items() if place[0] in topics}
+        self._database.check(topics, here, positions.proofs, positions.log_epoch)
+
+    def _checked(self, topics: Mapping[str, Topic], begun: Positions) -> dict[Place, int]:
+        """Where to begin, proven; where retention has passed it, an error, or where the log starts now."""
+        try:
+            self._check(topics, begun)
+        except OffsetOutOfRange as error:
+            if self._options.fail_on_data_loss:
+                raise OffsetOutOfRange(
+                    f"{error}; retention has dropped records that this query has not read. Go on with what is there "
+                    "with failOnDataLoss=false, or start with a new checkpoint",
+                    start=error.start,
+                    end=error.end,
+                ) from error
+            valid = self._database.ranges(list(topics.values()))
+            starts = {
+                place: max(offset, valid[place].start) for place, offset in begun.offsets.items() if place in valid
+            }
+            logger.warning("records were dropped before this query read them, and are skipped: %s", error)
+            return starts
+        return {place: offset for place, offset in begun.offsets.items() if place[0] in topics}
+
+    def _report(self, group: str, topics: Mapping[str, Topic], offsets: Mapping[Place, int]) -> None:
+        if self._reported == offsets:
+            return
+        try:
+            self._database.report(group, topics, offsets)
+            self._reported = dict(offsets)
+        except GroupActive:
+            raise
+        except TrunklineError as error:
+            # Reading does not depend on it; the next batch tries again.
+            logger.warning("the progress of %s was not reported: %s", group, error)
