@@ -15,6 +15,7 @@ from time import monotonic, sleep
 from typing import Any
 
 import msgspec
+import psycopg
 
 from trunkline.client import protocol
 from trunkline.client.arrays import EncodedArray, integer_array, offset_array, text_array
@@ -140,7 +141,8 @@ class Database:
             if listener is not None:
                 listener.deadline = until + self._settings.statement_timeout_s
                 return any(True for _ in listener.notifies(timeout=max(0.0, until - monotonic()), stop_after=1))
-        except (TrunklineError, OSError):
+        except (TrunklineError, psycopg.Error) as error:
+            logger.info("not listening, looking once a second: %s", error)
             self._hang_up()
         sleep(max(0.0, until - monotonic()))
         return False

@@ -79,7 +79,7 @@ class _Writing:
     def _publish(self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None) -> None:
         """Publish what the tasks have staged, in their order; Spark hands None for a task that failed."""
         staged = sorted((each for each in messages if isinstance(each, Staged)), key=lambda each: each.task)
-        if not staged:
+        if not any(each.stage_nos for each in staged):
             return
         identity = staged[0].identity
         database(self._options.url).publish(

@@ -178,7 +178,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """For the query's progress: where the log ends."""
-        ends = {place: valid.end for place, valid in Plan(self._options, self._database).valid.items()}
+        plan = Plan(self._options, self._database, is_repeated=True)
+        ends = {place: valid.end for place, valid in plan.valid.items()}
         shown: dict[str, Any] = {}
         for (topic, partition), end in sorted(ends.items()):
             shown.setdefault(topic, {})[str(partition)] = end
