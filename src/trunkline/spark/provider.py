@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -13,6 +15,9 @@ from pyspark.sql.types import StructType
 
 from trunkline.spark.columns import check_names, ddl
 from trunkline.spark.options import sink_options, source_options
+
+# The worker in which Spark makes a reader in order to hand it filters.
+_FILTERING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class TrunklineSource(DataSource):
@@ -30,7 +35,7 @@ class TrunklineSource(DataSource):
         from trunkline.spark.source import NarrowedReader, TopicReader
 
         options = source_options(self.options, streaming=False)
-        made = NarrowedReader if options.push_filters else TopicReader
+        made = NarrowedReader if options.push_filters and is_asked_for_filters() else TopicReader
         return made(options, check_names(schema.names))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -47,3 +52,14 @@ class TrunklineSource(DataSource):
         from trunkline.spark.sink import TopicStreamWriter
 
         return TopicStreamWriter(sink_options(self.options), schema, overwrite=overwrite)
+
+
+def is_asked_for_filters() -> bool:
+    """Whether Spark makes this reader to hand it filters.
+
+    It does so in a worker of its own, where ``spark.sql.python.filterPushdown.enabled`` is on and a query has filters.
+    Every other worker refuses a reader that takes them unless that setting is on, which nothing tells us there; and
+    has none to hand over. So a reader takes filters in that worker alone, and reads are right in either setting.
+    """
+    program = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _FILTERING_WORKER in sys.modules or getattr(program, "name", None) == _FILTERING_WORKER

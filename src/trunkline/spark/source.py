@@ -93,7 +93,7 @@ class TopicReader(DataSourceReader):
 
 class NarrowedReader(TopicReader):
     """A batch read that takes filters. Spark refuses a reader with ``pushFilters`` unless its own setting
-    ``spark.sql.python.filterPushdown.enabled`` is on, so this one must be asked for."""
+    ``spark.sql.python.filterPushdown.enabled`` is on, so this one is made where filters are asked about alone."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Leave out what cannot match. Every filter is handed back, and Spark applies it to the rest."""
