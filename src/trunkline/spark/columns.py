@@ -12,6 +12,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from trunkline.errors import InvalidArgument, LogBroken
 from trunkline.nearest import nearest_name
@@ -33,16 +44,17 @@ TYPES: dict[str, pa.DataType] = {
     "timestampType": pa.int32(),
     "headers": _HEADERS,
 }
-DDL: dict[str, str] = {
-    "key": "key BINARY",
-    "value": "value BINARY",
-    "topic": "topic STRING",
-    "partition": "partition INT",
-    "offset": "offset BIGINT",
-    "timestamp": "timestamp TIMESTAMP",
-    "timestampType": "timestampType INT",
-    "headers": "headers ARRAY<STRUCT<key: STRING, value: BINARY>>",
+KINDS: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
 }
+"""The same, as Spark says it."""
 
 _FETCHED: dict[str, tuple[str, ...]] = {
     "key": ("keys",),
@@ -57,17 +69,23 @@ def names(include_headers: bool) -> list[str]:
     return [name for name in TYPES if include_headers or name != "headers"]
 
 
-def ddl(include_headers: bool) -> str:
-    """The schema, as Spark reads it."""
-    return ", ".join(DDL[name] for name in names(include_headers))
+def schema(include_headers: bool) -> StructType:
+    """The columns and their types, for Spark."""
+    return StructType([StructField(name, KINDS[name]) for name in names(include_headers)])
 
 
-def check_names(wanted: Sequence[str]) -> tuple[str, ...]:
-    """Columns that a user has asked for with ``.schema(…)``: any of ours, in any order."""
-    for name in wanted:
-        if name not in TYPES:
-            raise InvalidArgument(f"a topic has no column {name!r}; {nearest_name(name, tuple(TYPES))}")
-    return tuple(wanted)
+def check_schema(wanted: StructType) -> tuple[str, ...]:
+    """The columns that a user has asked for with ``.schema(…)``: any of ours, in any order, with their own types."""
+    for field in wanted.fields:
+        if field.name not in KINDS:
+            raise InvalidArgument(f"a topic has no column {field.name!r}; {nearest_name(field.name, tuple(KINDS))}")
+        ours = KINDS[field.name]
+        if field.dataType != ours:
+            raise InvalidArgument(
+                f"column {field.name} is {ours.simpleString()}, not {field.dataType.simpleString()}; "
+                "read it as it is, then cast it"
+            )
+    return tuple(wanted.names)
 
 
 def fetched(wanted: Sequence[str]) -> tuple[str, ...]:

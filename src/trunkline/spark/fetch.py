@@ -88,7 +88,9 @@ class RangeReader:
             with _connection(self.url) as connection, connection.cursor() as cursor:
                 cursor.adbc_statement.set_options(**{_ROW_BYTES_HINT: str(self.bytes_each)})
                 cursor.execute(self._statement(wanted))
-                return list(cursor.fetch_record_batch())
+                # Not fetch_record_batch, whose reader knows no SQLSTATE: an error would be an OSError like any other.
+                batches: list[pa.RecordBatch] = cursor.fetch_arrow_table().to_batches()
+                return batches
         except OffsetOutOfRange as error:
             if self.may_lag and error.end is not None and self._here > error.end:
                 raise _behind(self.range, self._here) from error

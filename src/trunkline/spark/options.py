@@ -10,11 +10,12 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
 
+from trunkline.client import target
 from trunkline.engine.checks import check_group_name, check_topic_name, check_topic_names
 from trunkline.errors import InvalidArgument, NotConfigured
 from trunkline.nearest import nearest_name
@@ -38,8 +39,8 @@ _SOURCE = (
     *("readUrl", "readBytes", "pushFilters"),
 )
 _SINK = ("topic", "includeHeaders", "sinkId", "queryId", "writeId", "batchRecords", "batchBytes")
-_DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|h|d|)\s*", re.ASCII)
-_UNIT_S = {"ms": 0.001, "": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d|)\s*", re.ASCII)
+_UNIT_S = {"ms": 0.001, "": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 Offsets = dict[str, dict[int, int]]
 """Topic → partition → offset; -2 is the earliest, -1 the latest."""
@@ -59,8 +60,8 @@ class Bound:
 class SourceOptions:
     """What to read. Exactly one of ``topics``, ``pattern`` and ``assigned`` is given."""
 
-    url: str
-    read_url: str
+    url: str = field(repr=False)
+    read_url: str = field(repr=False)
     topics: tuple[str, ...]
     pattern: str | None
     assigned: dict[str, tuple[int, ...]] | None
@@ -84,7 +85,7 @@ class SourceOptions:
 class SinkOptions:
     """Where to write, and under which name."""
 
-    url: str
+    url: str = field(repr=False)
     topic: str | None
     sink_id: str | None
     query_id: str | None
@@ -145,7 +146,11 @@ class _Given:
             raise NotConfigured(
                 "no server named: set option url, like .option('url', 'postgresql://user@host:5432/database')"
             )
-        return found
+        return _checked_url("url", found)
+
+    def read_url(self) -> str:
+        found = self._values.get("readUrl")
+        return _checked_url("readUrl", found) if found else self.url()
 
 
 def source_options(given: Mapping[str, object], *, streaming: bool) -> SourceOptions:
@@ -167,7 +172,7 @@ def source_options(given: Mapping[str, object], *, streaming: bool) -> SourceOpt
     url = options.url()
     return SourceOptions(
         url=url,
-        read_url=options.text("readUrl") or url,
+        read_url=options.read_url(),
         topics=topics,
         pattern=pattern,
         assigned=assigned,
@@ -275,16 +280,24 @@ def _by_partition(text: str, name: str, *, least: int) -> Offsets:
                     f"option {name}: {topic} {partition} {offset}; partitions count from 0, offsets from 1, "
                     "-2 is the earliest and -1 the latest"
                 )
-    if not found:
-        raise InvalidArgument(f"option {name} names no topic")
+    if not found or not all(found.values()):
+        raise InvalidArgument(f"option {name} names no topic, or a topic without partitions")
     return found
 
 
 def _json(text: str, kind: type[T], name: str, example: str) -> T:
     try:
         return msgspec.json.decode(text, type=kind, strict=False)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError) as error:
         raise InvalidArgument(f"option {name} must be JSON like {example}: {error}") from None
+
+
+def _checked_url(name: str, url: str) -> str:
+    try:
+        target.parse(url)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"option {name}: {error}") from None
+    return url
 
 
 def _names(offsets: Offsets | None, value: int) -> bool:

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from trunkline.spark.columns import check_names, ddl
+from trunkline.spark.columns import check_schema, schema
 from trunkline.spark.options import sink_options, source_options
 
 # The worker in which Spark makes a reader in order to hand it filters.
@@ -27,21 +27,21 @@ class TrunklineSource(DataSource):
     def name(cls) -> str:
         return "trunkline"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         included = str(self.options.get("includeHeaders", "false")).strip().lower() == "true"
-        return ddl(included)
+        return schema(included)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from trunkline.spark.source import NarrowedReader, TopicReader
 
         options = source_options(self.options, streaming=False)
         made = NarrowedReader if options.push_filters and is_asked_for_filters() else TopicReader
-        return made(options, check_names(schema.names))
+        return made(options, check_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from trunkline.spark.source import TopicStreamReader
 
-        return TopicStreamReader(source_options(self.options, streaming=True), check_names(schema.names))
+        return TopicStreamReader(source_options(self.options, streaming=True), check_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from trunkline.spark.sink import TopicWriter

@@ -39,15 +39,17 @@ def split(ranges: Sequence[Range], min_partitions: int | None, max_records: int 
 
 def limited(starts: Mapping[Place, int], ends: Mapping[Place, int], most: int | None) -> dict[Place, int]:
     """Ends such that at most ``most`` records lie between; each partition gets its share of what waits, at least one
-    while there is one. Every place of ``ends`` has a start."""
+    while there is one. Where the limit is too low for that, those with the most come first, so that nobody is passed
+    over for ever. Every place of ``ends`` has a start."""
     waiting = {place: max(0, end - starts[place]) for place, end in ends.items()}
     total = sum(waiting.values())
     if most is None or total <= most:
         return dict(ends)
     left = most
     limited: dict[Place, int] = {}
+    is_scarce = most < sum(1 for count in waiting.values() if count)
     # The smallest first, so that what rounding gives them is taken from those who have plenty.
-    for place in sorted(waiting, key=lambda place: (waiting[place], place)):
+    for place in sorted(waiting, key=lambda place: (waiting[place], place), reverse=is_scarce):
         share = min(waiting[place], left, max(1, waiting[place] * left // total)) if waiting[place] else 0
         limited[place] = starts[place] + share
         left -= share
