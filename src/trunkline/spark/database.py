@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import select
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic, sleep
@@ -16,6 +17,7 @@ from typing import Any
 
 import msgspec
 import psycopg
+from psycopg import Notify
 
 from trunkline.client import protocol
 from trunkline.client.arrays import EncodedArray, integer_array, offset_array, text_array
@@ -57,6 +59,7 @@ class Database:
         self._server = Server(self._pool, self._settings)
         self._listener: ServerConnection | None = None
         self._listening: set[int] = set()
+        self._rings = 0
         self.topics = Topics(self._server)
 
     # -- reading --
@@ -139,13 +142,26 @@ class Database:
         try:
             listener = self._listen(wanted)
             if listener is not None:
-                listener.deadline = until + self._settings.statement_timeout_s
-                return any(True for _ in listener.notifies(timeout=max(0.0, until - monotonic()), stop_after=1))
+                return self._heard_until(listener, until)
         except (TrunklineError, psycopg.Error) as error:
             logger.info("not listening, looking once a second: %s", error)
             self._hang_up()
         sleep(max(0.0, until - monotonic()))
         return False
+
+    def _heard_until(self, listener: ServerConnection, until: float) -> bool:
+        """What rang since the last wait counts too: it may have rung after the log was looked at."""
+        ready = select.poll()
+        ready.register(listener.pgconn.socket, select.POLLIN)
+        listener.take_notifies()
+        while not self._rings and (left_s := until - monotonic()) > 0:
+            ready.poll(left_s * 1000)
+            listener.take_notifies()
+        rings, self._rings = self._rings, 0
+        return rings > 0
+
+    def _ring(self, _: Notify) -> None:
+        self._rings += 1
 
     def _listen(self, wanted: set[int]) -> ServerConnection | None:
         """A session that hears these topics; None where none can: behind a pooler, on a standby."""
@@ -158,7 +174,7 @@ class Database:
                 return None
             self._listener = connection
         for topic_id in wanted - self._listening:
-            self._listener.listen(protocol.topic_channel(topic_id), lambda _: None)
+            self._listener.listen(protocol.topic_channel(topic_id), self._ring)
             self._listening.add(topic_id)
         return self._listener
 
