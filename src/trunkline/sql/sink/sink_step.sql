@@ -1,7 +1,7 @@
 -- Publishes the next rows of a batch that sink_commit has begun: at most rows_max of them, so that other publishers do
 -- not wait long for their partitions. Records of one stage keep their order within a partition.
 -- Returns what the batch is then, 'begun' or 'done', and the segments that were seen to be full.
--- locks: the sink, the segments of a batch that needs more than one step, then the partitions, in ascending order
+-- locks: the sink, the partitions in ascending order, then the segments of a batch that needs more than one step
 -- errors: TL001, TL002 a topic that was deleted, TL019, 55P03
 -- grants: producer
 create function trunkline.sink_step(
@@ -38,7 +38,6 @@ begin
     if cardinality(staged) > rows_max then
         state := 'begun';
         staged := staged[:rows_max];
-        perform trunkline.sink_keep(begun.stage_nos);
     end if;
     for part in select distinct s.partition_id from unnest(staged) s order by 1 loop
         perform trunkline.lock_partition(part.partition_id);
@@ -47,7 +46,9 @@ begin
             full_segments := full_segments || segment_id;
         end if;
     end loop;
-    if state = 'done' then
+    if state = 'begun' then
+        perform trunkline.sink_keep(begun.stage_nos);
+    else
         insert into trunkline.sink_ledger (sink_no, seq, batch_id, kind, run_id, at)
         values (sink_step.sink_no, begun.last_seq + 1, sink_step.batch_id, 'd', begun.run_id, trunkline.clock_now());
     end if;
