@@ -111,6 +111,19 @@ def test_the_same_commit_asked_twice_by_one_run_is_done_once(sinks: Sinks) -> No
     assert sinks.read(0) == [b"a"]
 
 
+def test_SP_04_a_second_write_of_one_name_in_one_batch_is_refused_and_not_skipped(sinks: Sinks) -> None:
+    first, second = sinks.stage((0, [b"a"])), sinks.stage((0, [b"b"]))
+    sinks.commit(0, {first: 1})
+    with refused("TL001"):
+        sinks.commit(0, {second: 1})
+    assert sinks.commit(0, {first: 1})[:2] == ("done", True), "the same call again is not a second write"
+    again, other = sinks.stage((0, [b"a"])), sinks.stage((0, [b"b"]))
+    assert sinks.commit(0, {again: 1}, run="run-2")[:2] == ("done", True)
+    with refused("TL001"):
+        sinks.commit(0, {other: 1}, run="run-2")
+    assert sinks.read(0) == [b"a"]
+
+
 def test_several_stages_keep_their_order_within_a_partition(sinks: Sinks) -> None:
     later = sinks.stage((0, [b"3"]), (0, [b"4"]))
     first = sinks.stage((0, [b"1"]), (0, [b"2"]))
@@ -260,6 +273,18 @@ def test_the_sweep_takes_old_stages_and_keeps_what_is_needed(sinks: Sinks) -> No
     assert len(sinks.read(0)) == 134
     table = "trunkline.segment_" + str(sinks.one("select min(segment_id) from trunkline.segment"))
     assert sinks.one(f"select count(*) from {table} where partition = -%s", forgotten) == 0
+
+
+def test_a_put_leaves_the_flush_of_a_transaction_that_has_written_before(sinks: Sinks) -> None:
+    publish = "select trunkline.log_publish('t', 'p'::bytea)"
+    stage = sinks.one("select trunkline.sink_stage_open()")
+    with sinks.connection.transaction():
+        sinks.put(stage, 1, 0, [b"a"])
+        assert sinks.one("show synchronous_commit") == "off"
+        sinks.one(publish)
+        assert sinks.one("show synchronous_commit") == "on"
+        sinks.put(stage, 2, 0, [b"b"])
+        assert sinks.one("show synchronous_commit") == "on"
 
 
 def test_a_report_shows_a_query_as_a_group(sinks: Sinks) -> None:

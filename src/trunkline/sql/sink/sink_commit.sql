@@ -3,11 +3,12 @@
 -- was begun and not finished goes on with what was staged then. A new one must be staged completely: record_counts
 -- says how many records each stage has. What one transaction should not hold locks for is left to sink_step.
 -- run_id tells one start of the query from the next. Only the first batch of a run may be in the log already: a later one
--- was written by somebody else with the same checkpoint, as was one that lies far behind.
+-- was written by somebody else with the same checkpoint, as was one that lies far behind. A run that comes with a batch
+-- twice has two writes of one name, and is refused, unless it is the same call again: the same stages.
 -- Returns what the batch is now ('done', or 'begun' where sink_step has to go on), whether it was in the log already,
 -- and the segments that were seen to be full: for segment_roll_if_full.
 -- locks: the sink, then the partitions, in ascending order
--- errors: TL001, TL018 (rewound, copied or shared checkpoint), TL019 (a stage is not complete), those of sink_step
+-- errors: TL001 (two writes of one name, too), TL018 (rewound, copied or shared checkpoint), TL019 (a stage is not complete), those of sink_step
 -- grants: producer
 create function trunkline.sink_commit(
     query_id text, sink_id text, is_named boolean, batch_id bigint, run_id text,
@@ -34,7 +35,9 @@ begin
     perform trunkline.lock_sink(sink_no);
     select l.seq, l.batch_id, l.kind into newest from trunkline.sink_ledger l
     where l.sink_no = sink_commit.sink_no order by l.seq desc limit 1;
-    select bool_or(l.kind = 'd') as is_done, bool_or(l.run_id = sink_commit.run_id) as is_own into known
+    select bool_or(l.kind = 'd') as is_done, bool_or(l.run_id = sink_commit.run_id) as is_own,
+        bool_or(l.run_id = sink_commit.run_id and l.kind in ('b', 's')
+            and l.stage_nos is not distinct from sink_commit.stage_nos) as is_same into known
     from trunkline.sink_ledger l
     where l.sink_no = sink_commit.sink_no and l.batch_id = sink_commit.batch_id;
     was_known := coalesce(known.is_done, false);
@@ -49,8 +52,13 @@ begin
             where l.sink_no = sink_commit.sink_no and l.run_id = sink_commit.run_id) then
             perform trunkline.sink_raise_rewound(batch_id, newest.batch_id);
         end if;
-        insert into trunkline.sink_ledger (sink_no, seq, batch_id, kind, run_id, at)
-        values (sink_commit.sink_no, newest.seq + 1, sink_commit.batch_id, 's', sink_commit.run_id, trunkline.clock_now());
+        insert into trunkline.sink_ledger (sink_no, seq, batch_id, kind, run_id, stage_nos, at)
+        values (sink_commit.sink_no, newest.seq + 1, sink_commit.batch_id, 's', sink_commit.run_id, sink_commit.stage_nos,
+            trunkline.clock_now());
+    elsif known.is_done and not known.is_same then
+        raise exception 'this run has written batch % before, under the same name', batch_id using errcode = 'TL001',
+            hint = 'nothing was published; give every write of a batch its own sinkId, and let the query fail and start '
+                'again instead of repeating a write';
     end if;
     if was_known then
         state := 'done';

@@ -12,6 +12,8 @@ declare
     gone  integer := 0;
     n     integer;
 begin
+    -- A commit that begins holds these rows. Whether it has begun shows in a later statement than the lock.
+    perform from trunkline.sink_stage s where s.stage_no = any (stage_nos) order by s.stage_no, s.segment_id for update;
     for place in delete from trunkline.sink_stage s
         where s.stage_no = any (stage_nos) and not exists (select from trunkline.sink_ledger l
             where l.kind = 'b' and s.stage_no = any (l.stage_nos) and not exists (select from trunkline.sink_ledger d

@@ -1,9 +1,9 @@
 -- Puts one batch into a stage, for a partition of a topic; ordinal is its place in the stage, and where that is taken
--- nothing is written. Nobody reads it before sink_commit publishes it. Arrays as in log_append, for one partition.
+-- nothing is written, also where the topic has got a new segment since. Nobody reads it before sink_commit publishes it. Arrays as in log_append, for one partition.
 -- The commit need not be flushed: that of sink_commit, which comes later in the same WAL, flushes it too, and counts
--- what is there.
--- locks: none
--- errors: TL001 TL002 TL004 TL012, 40001 where a segment was dropped meanwhile
+-- what is there. A transaction that has written something else before keeps the flush that it asked for.
+-- locks: the rows of the stage
+-- errors: TL001 TL002 TL004 TL012, TL019 a stage of a batch that is being published, 40001 where a segment was dropped meanwhile
 -- grants: producer
 create function trunkline.sink_put(
     stage_no integer, ordinal bigint, topic_id integer, expected_partitions integer, partition integer,
@@ -14,7 +14,10 @@ set search_path = pg_catalog, trunkline, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
-    place record;
+    has_written constant boolean := pg_current_xact_id_if_assigned() is not null;
+    place    record;
+    other    record;
+    is_there boolean;
 begin
     select t.*, p.partition_id into place
     from trunkline.topic t join trunkline.topic_partition p on p.topic_id = t.topic_id
@@ -40,6 +43,20 @@ begin
     end if;
     insert into trunkline.sink_stage (stage_no, segment_id, at)
     values (sink_put.stage_no, place.open_segment_id, trunkline.clock_now()) on conflict do nothing;
+    -- An attempt whose answer was lost may still be under way, or come when the batch is being published.
+    perform from trunkline.sink_stage s where s.stage_no = sink_put.stage_no order by s.segment_id for update;
+    for other in select s.segment_id from trunkline.sink_stage s
+        where s.stage_no = sink_put.stage_no and s.segment_id <> place.open_segment_id loop
+        if other.segment_id = 0 then
+            raise exception 'stage % is being published', stage_no using errcode = 'TL019',
+                hint = 'nothing was written; this was put before, or comes too late';
+        end if;
+        execute format('select exists (select from trunkline.%I b where b.partition = -$1 and b.first_offset = $2)',
+            'segment_' || other.segment_id) into is_there using stage_no, ordinal;
+        if is_there then
+            return;
+        end if;
+    end loop;
     execute format(
         'insert into trunkline.%I (first_offset, append_time, batch_id, transaction_id, partition, record_count,
              transaction_ordinal, transaction_count, byte_count, keys, payloads, header_counts, header_names, header_values)
@@ -48,7 +65,9 @@ begin
                  + coalesce(pg_column_size($9), 0),
              $5, $6, $7, $8, $9) on conflict do nothing', 'segment_' || place.open_segment_id)
         using ordinal, stage_no, record_count, partition, keys, payloads, header_counts, header_names, header_values;
-    perform set_config('synchronous_commit', 'off', true);
+    if not has_written then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
 exception when undefined_table then
     raise exception 'the segment was dropped while a batch was put into it' using errcode = '40001',
         hint = 'try again: the topic has a newer one';

@@ -14,7 +14,7 @@ begin
     for place in select u.stage_no, s.segment_id, g.topic_id
         from unnest(stage_nos) with ordinality u(stage_no, at) join trunkline.sink_stage s on s.stage_no = u.stage_no
         left join trunkline.segment g on g.segment_id = s.segment_id
-        order by u.at, s.segment_id loop
+        where s.segment_id > 0 order by u.at, s.segment_id loop
         exit when cardinality(staged) >= rows_max;
         if place.topic_id is null then
             raise exception 'segment %, which holds staged records, was dropped', place.segment_id using errcode = 'TL019',

@@ -1,7 +1,7 @@
 -- Publishes the next rows of a batch that sink_commit has begun: at most rows_max of them, so that other publishers do
 -- not wait long for their partitions. Records of one stage keep their order within a partition.
 -- Returns what the batch is then, 'begun' or 'done', and the segments that were seen to be full.
--- locks: the sink, then the partitions, in ascending order, then the rows of the segments of a batch that is not done yet
+-- locks: the sink, the partitions in ascending order, then the segments of a batch that needs more than one step
 -- errors: TL001, TL002 a topic that was deleted, TL019, 55P03
 -- grants: producer
 create function trunkline.sink_step(
@@ -47,7 +47,6 @@ begin
         end if;
     end loop;
     if state = 'begun' then
-        -- After the partitions: a seal holds theirs before it writes to a segment's row.
         perform trunkline.sink_keep(begun.stage_nos);
     else
         insert into trunkline.sink_ledger (sink_no, seq, batch_id, kind, run_id, at)
