@@ -6,7 +6,6 @@ nearest; what only means something to Kafka (``kafka.*``) is ignored with a warn
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
 from collections.abc import Iterable, Mapping
@@ -141,12 +140,17 @@ class _Given:
         return int(found[1]) * _UNIT_S[found[2]]
 
     def url(self) -> str:
-        found = self._values.get("url") or os.environ.get("TRUNKLINE_URL")
-        if not found:
+        """As everywhere: what is given, else TRUNKLINE_URL, else a running `trunkline dev`."""
+        found = self._values.get("url")
+        if found:
+            return _checked_url("url", found)
+        try:
+            return target.resolve()
+        except NotConfigured as error:
             raise NotConfigured(
-                "no server named: set option url, like .option('url', 'postgresql://user@host:5432/database')"
-            )
-        return _checked_url("url", found)
+                "no server named: set option url, like .option('url', 'postgresql://user@host:5432/database'), or "
+                "TRUNKLINE_URL, or start one for development with `trunkline dev --detach`"
+            ) from error
 
     def read_url(self) -> str:
         found = self._values.get("readUrl")
