@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -97,6 +98,32 @@ def test_one_dataframe_with_several_filters_and_with_none_has_all_its_records(
     assert read.where("partition = 2").count() == counts[2]
     assert read.count() == 100
     assert read.where("partition = 1").union(read.where("partition = 3")).count() == counts[1] + counts[3]
+
+
+def test_no_password_shows_in_plans_in_progress_or_in_errors(
+    spark: SparkSession, tl: Client, db_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    password = re.sub(r".*://[^:]*:([^@]*)@.*", r"\1", db_url)
+    assert password in db_url != password
+    wrong = db_url.replace(password, password[::-1])
+    given = {"url": db_url, "readUrl": db_url, "subscribe": "orders"}
+    orders(spark, tl, url=db_url).explain("extended")
+    stream = spark.readStream.format("trunkline").options(**given, startingOffsets="earliest").load()
+    stream.explain("extended")
+    copy = stream.select("value").writeStream.format("trunkline").options(url=db_url, topic="orders", sinkId="copy")
+    query = copy.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    query.explain(extended=True)
+    print(query.lastProgress)
+    with pytest.raises(Exception, match="password authentication failed") as failed:  # Spark's, around ours
+        spark.read.format("trunkline").options(
+            **given | {"url": db_url.replace(password, password[::-1])}
+        ).load().count()
+    print(failed.value)
+    shown = capsys.readouterr().out
+    assert "trunkline" in shown
+    assert password not in shown
+    assert password[::-1] not in shown
 
 
 def test_what_the_machines_spark_is_set_to_wins_over_ours(tmp_path: Path) -> None:
