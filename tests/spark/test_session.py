@@ -57,6 +57,8 @@ def test_a_session_that_runs_is_returned_and_gets_what_was_asked_for(spark: Spar
         ({"master": "local[2]", "remote": "sc://elsewhere"}, "not both"),
         ({"config": {"spark.executor.memory": "2g"}}, r"spark\.executor\.memory cannot be changed"),
         ({"log_level": "LOUD"}, "log_level must be one of"),
+        ({"master": "spark:/there"}, r"master must be like.*spark:/there"),
+        ({"remote": "local[2]"}, r"sc://host:15002.*give master"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_changes(spark: SparkSession, asked: dict[str, Any], told: str) -> None:
@@ -116,9 +118,7 @@ def test_no_password_shows_in_plans_in_progress_or_in_errors(
     query.explain(extended=True)
     print(query.lastProgress)
     with pytest.raises(Exception, match="password authentication failed") as failed:  # Spark's, around ours
-        spark.read.format("trunkline").options(
-            **given | {"url": db_url.replace(password, password[::-1])}
-        ).load().count()
+        spark.read.format("trunkline").options(**given | {"url": wrong}).load().count()
     print(failed.value)
     shown = capsys.readouterr().out
     assert "trunkline" in shown
