@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import trunkline.spark
 from tests.spark.programs import free_port, packages, run_program, spark_class, started, wait_for
@@ -55,6 +57,8 @@ def test_a_session_that_runs_is_returned_and_gets_what_was_asked_for(spark: Spar
         ({"master": "local[2]", "remote": "sc://elsewhere"}, "not both"),
         ({"config": {"spark.executor.memory": "2g"}}, r"spark\.executor\.memory cannot be changed"),
         ({"log_level": "LOUD"}, "log_level must be one of"),
+        ({"master": "spark:/there"}, r"master must be like.*spark:/there"),
+        ({"remote": "local[2]"}, r"sc://host:15002.*give master"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_changes(spark: SparkSession, asked: dict[str, Any], told: str) -> None:
@@ -62,23 +66,64 @@ def test_what_cannot_be_is_refused_and_nothing_changes(spark: SparkSession, aske
         trunkline.spark.session(**asked)
 
 
-@pytest.mark.parametrize("is_on", [True, False])
-def test_filters_are_pushed_down_where_spark_does_that_and_reads_are_right_where_not(
-    spark: SparkSession, tl: Client, db_url: str, is_on: bool
-) -> None:
-    """Without an option of the user's. What is left out shows in the number of tasks."""
+@pytest.fixture(params=[True, False], ids=["on", "off"])
+def pushing(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Spark's own setting, on and off."""
+    spark.conf.set(PUSH_DOWN, str(request.param).lower())
+    yield request.param
+    spark.conf.set(PUSH_DOWN, "true")
+
+
+def orders(spark: SparkSession, tl: Client, **options: str) -> DataFrame:
     tl.create_topic("orders", partitions=4)
     tl.publish_many("orders", [Message(f"{number}".encode(), key=f"{number}") for number in range(100)])
-    there = sum(1 for _ in tl.read("orders", partition=2, offset=1))
-    spark.conf.set(PUSH_DOWN, str(is_on).lower())
-    try:
-        read = spark.read.format("trunkline").option("url", db_url).option("subscribe", "orders").load()
-        filtered = read.where("partition = 2")
-        assert filtered.count() == there > 0
-        assert filtered.rdd.getNumPartitions() == (1 if is_on else 4)
-        assert read.count() == 100
-    finally:
-        spark.conf.set(PUSH_DOWN, "true")
+    return spark.read.format("trunkline").options(subscribe="orders", **options).load()
+
+
+def test_filters_are_pushed_down_where_asked_for_and_spark_does_that_and_reads_are_right_where_not(
+    spark: SparkSession, tl: Client, db_url: str, pushing: bool
+) -> None:
+    """What is left out shows in the number of tasks."""
+    filtered = orders(spark, tl, url=db_url, pushFilters="true").where("partition = 2")
+    assert filtered.count() == sum(1 for _ in tl.read("orders", partition=2, offset=1)) > 0
+    assert filtered.rdd.getNumPartitions() == (1 if pushing else 4)
+    whole = spark.read.format("trunkline").options(url=db_url, subscribe="orders", pushFilters="true").load()
+    assert whole.count() == 100
+
+
+def test_one_dataframe_with_several_filters_and_with_none_has_all_its_records(
+    spark: SparkSession, tl: Client, db_url: str, pushing: bool
+) -> None:
+    """Spark plans a DataFrame once for all its filters; so nothing is left out unless the user asks for it."""
+    read = orders(spark, tl, url=db_url)
+    counts = [sum(1 for _ in tl.read("orders", partition=number, offset=1)) for number in range(4)]
+    assert read.where("partition = 2").count() == counts[2]
+    assert read.count() == 100
+    assert read.where("partition = 1").union(read.where("partition = 3")).count() == counts[1] + counts[3]
+
+
+def test_no_password_shows_in_plans_in_progress_or_in_errors(
+    spark: SparkSession, tl: Client, db_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    password = re.sub(r".*://[^:]*:([^@]*)@.*", r"\1", db_url)
+    assert password in db_url != password
+    wrong = db_url.replace(password, password[::-1])
+    given = {"url": db_url, "readUrl": db_url, "subscribe": "orders"}
+    orders(spark, tl, url=db_url).explain("extended")
+    stream = spark.readStream.format("trunkline").options(**given, startingOffsets="earliest").load()
+    stream.explain("extended")
+    copy = stream.select("value").writeStream.format("trunkline").options(url=db_url, topic="orders", sinkId="copy")
+    query = copy.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    query.explain(extended=True)
+    print(query.lastProgress)
+    with pytest.raises(Exception, match="password authentication failed") as failed:  # Spark's, around ours
+        spark.read.format("trunkline").options(**given | {"url": wrong}).load().count()
+    print(failed.value)
+    shown = capsys.readouterr().out
+    assert "trunkline" in shown
+    assert password not in shown
+    assert password[::-1] not in shown
 
 
 def test_what_the_machines_spark_is_set_to_wins_over_ours(tmp_path: Path) -> None:
@@ -101,9 +146,8 @@ def test_a_cluster_gets_nothing_that_is_for_one_machine() -> None:
 
 def test_what_a_session_of_others_lacks_is_named_with_what_to_do() -> None:
     told = shortcomings("local[2]", {ZONE: "Europe/Berlin", PUSH_DOWN: "false", CHECKPOINTS: None})
-    assert [any(sign in each for each in told) for sign in ("local[*,4]", "Berlin", PUSH_DOWN, CHECKPOINTS)] == [
-        True
-    ] * 4
+    for sign in ("local[*,4]", "Berlin", CHECKPOINTS):
+        assert any(sign in each for each in told)
     ours = settings_for("local[2,4]")
     assert shortcomings("local[2,4]", ours) == []
     assert shortcomings("spark://there:7077", {ZONE: "UTC", PUSH_DOWN: "true"}) == []
@@ -111,7 +155,7 @@ def test_what_a_session_of_others_lacks_is_named_with_what_to_do() -> None:
 
 ADOPTING = """
 import json, os, sys, warnings
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 mine = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "Europe/Berlin").getOrCreate())
 import trunkline.spark

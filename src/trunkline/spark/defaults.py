@@ -58,8 +58,6 @@ def shortcomings(master: str, found: Mapping[str, str | None]) -> list[str]:
     lacking = []
     if _ONE_TRY.fullmatch(master):
         lacking.append(f"{master} never tries a task again, master local[*,4] does")
-    if (found.get(PUSH_DOWN) or "false").lower() != "true":
-        lacking.append(f"filters are not pushed down, set {PUSH_DOWN} to true")
     if found.get(ZONE) not in _UTC:
         lacking.append(f"times are shown in the zone {found.get(ZONE)}, set {ZONE} to UTC")
     if is_local(master) and found.get(CHECKPOINTS) != _FILES:

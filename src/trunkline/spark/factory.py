@@ -39,6 +39,7 @@ except ImportError as error:
 
 DRIVER_FLAGS = "spark.driver.extraJavaOptions"
 _CONNECT = "sc://"
+_MASTER = re.compile(r"(local(\[.+\])?|local-cluster\[.+\]|yarn|spark://.+|k8s://.+)$")
 
 
 def session(
@@ -65,8 +66,7 @@ def session(
     asked = {key: _text(value) for key, value in (config or {}).items()}
     master = master or asked.pop("spark.master", None)
     remote = remote or asked.pop("spark.remote", None)
-    if master is not None and remote is not None:
-        raise InvalidArgument(f"give master or remote, not both: {master} is a cluster, {remote} a Connect server")
+    _check_place(master, remote)
     running = _running()
     if running is not None:
         return _adopt(running, master, remote, asked)
@@ -95,14 +95,23 @@ def _start(app_name: str, master: str | None, asked: dict[str, str], flags: Flag
     set_before = _submitted() if "PYSPARK_GATEWAY_PORT" in os.environ else file_settings(os.environ)
     master = master or set_before.get("spark.master") or _master_of_arguments() or "local[*,4]"
     wanted = {"spark.app.name": app_name, **settings_for(master), **set_before, **asked, "spark.master": master}
+    children = _launch_environment(master)
     if has_java:
-        spark = _build(wanted)
+        with _environment(**children):
+            spark = _build(wanted)
         spark.sparkContext.setLogLevel(flags.log_level)
         return spark
+    java = find_java()
     ours = java_options(flags, with_logging=not has_own_logging(os.environ))
     wanted[DRIVER_FLAGS] = " ".join(filter(None, [ours, wanted.get(DRIVER_FLAGS)]))
-    with _environment(JAVA_HOME=str(find_java().home), **_launch_environment(master)):
-        return _build(wanted)
+    try:
+        with _environment(JAVA_HOME=str(java.home), **children):
+            return _build(wanted)
+    except PySparkRuntimeError as error:
+        raise NotConfigured(
+            f"Spark did not start on the Java in {java.home} ({java.origin}); what it said stands above. "
+            f"Look at the settings that were given, {DRIVER_FLAGS} first: {error}"
+        ) from error
 
 
 def _build(wanted: Mapping[str, str]) -> SparkSession:
@@ -208,6 +217,15 @@ def _set(spark: SparkSession, key: str, value: str) -> None:
 
 
 # -- small things --
+
+
+def _check_place(master: str | None, remote: str | None) -> None:
+    if master is not None and remote is not None:
+        raise InvalidArgument(f"give master or remote, not both: {master} is a cluster, {remote} a Connect server")
+    if master is not None and not _MASTER.match(master):
+        raise InvalidArgument(f"master must be like local[*,4], spark://host:7077, yarn or k8s://…, not {master!r}")
+    if remote is not None and not remote.startswith(_CONNECT):
+        raise InvalidArgument(f"remote must be like sc://host:15002, not {remote!r}; to run elsewhere, give master")
 
 
 def _checked_level(level: str) -> str:

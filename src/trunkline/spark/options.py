@@ -193,7 +193,7 @@ def source_options(given: Mapping[str, object], *, streaming: bool) -> SourceOpt
         group_id=group_id,
         group_prefix=prefix,
         read_bytes=options.whole("readBytes", least=1, most=2**30) or READ_BYTES,
-        push_filters=options.flag("pushFilters", default=True),
+        push_filters=options.flag("pushFilters", default=False),
     )
 
 

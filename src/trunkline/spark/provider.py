@@ -16,8 +16,9 @@ from pyspark.sql.types import StructType
 from trunkline.spark.columns import check_schema, schema
 from trunkline.spark.options import sink_options, source_options
 
-# The worker in which Spark makes a reader in order to hand it filters.
-_FILTERING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+# The programs in which Spark makes a reader: to hand it filters, and to plan a read that has none to hand over.
+_FILTERING = "pyspark.sql.worker.data_source_pushdown_filters"
+_PLANNING = "pyspark.sql.worker.plan_data_source_read"
 
 
 class TrunklineSource(DataSource):
@@ -35,7 +36,7 @@ class TrunklineSource(DataSource):
         from trunkline.spark.source import NarrowedReader, TopicReader
 
         options = source_options(self.options, streaming=False)
-        made = NarrowedReader if options.push_filters and is_asked_for_filters() else TopicReader
+        made = NarrowedReader if options.push_filters and may_take_filters() else TopicReader
         return made(options, check_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -54,12 +55,12 @@ class TrunklineSource(DataSource):
         return TopicStreamWriter(sink_options(self.options), schema, overwrite=overwrite)
 
 
-def is_asked_for_filters() -> bool:
-    """Whether Spark makes this reader to hand it filters.
+def may_take_filters() -> bool:
+    """Whether Spark bears a reader with ``pushFilters`` here.
 
-    It does so in a worker of its own, where ``spark.sql.python.filterPushdown.enabled`` is on and a query has filters.
-    Every other worker refuses a reader that takes them unless that setting is on, which nothing tells us there; and
-    has none to hand over. So a reader takes filters in that worker alone, and reads are right in either setting.
+    Where it hands filters over, it does: only then its setting ``spark.sql.python.filterPushdown.enabled`` is on. Where
+    it plans a read without any, it refuses one unless that setting is on, of which nothing is told; nor is it of use.
     """
     program = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return _FILTERING_WORKER in sys.modules or getattr(program, "name", None) == _FILTERING_WORKER
+    programs = {getattr(program, "name", None), *sys.modules}
+    return _FILTERING in programs or _PLANNING not in programs

@@ -92,8 +92,12 @@ class TopicReader(DataSourceReader):
 
 
 class NarrowedReader(TopicReader):
-    """A batch read that takes filters. Spark refuses a reader with ``pushFilters`` unless its own setting
-    ``spark.sql.python.filterPushdown.enabled`` is on, so this one is made where filters are asked about alone."""
+    """A batch read that takes filters, of option ``pushFilters``.
+
+    It must be asked for. Spark keeps what was planned with one filter for the whole DataFrame that ``load()`` returned
+    (4.1 to 4.3), so the same DataFrame with another filter, or with none, in the same query or a later one, would
+    silently lack records. A DataFrame of this kind is for one filter.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Leave out what cannot match. Every filter is handed back, and Spark applies it to the rest."""
