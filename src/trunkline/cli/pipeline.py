@@ -55,7 +55,7 @@ def run_pipeline(
     with _session(found, master) as spark, view(as_json=as_json) as face:
         settings = RunSettings(url, until_caught_up=until_caught_up, checkpoints=checkpoints)
         signals = run(spark, found, settings, face)
-    if signals.count > 1:
+    if signals.at_once:
         click.get_current_context().exit(128 + signals.number)
 
 
@@ -109,11 +109,11 @@ def _needing_spark() -> Iterator[None]:
 @contextmanager
 def _session(found: Pipeline, master: str | None) -> Iterator[SparkSession]:
     """A session that ends with the command."""
-    from trunkline.spark.pipeline.sessions import open_session, quiet_errors
+    from trunkline.spark.pipeline import sessions
 
-    quiet_errors()
-    spark = open_session(f"trunkline {found.name}", master=master, config=found.config)
+    sessions.quiet_errors()
+    spark = sessions.open_session(f"trunkline {found.name}", master=master, config=found.config)
     try:
         yield spark
     finally:
-        spark.stop()
+        sessions.close_session(spark)

@@ -75,10 +75,10 @@ class LineView:
         self,
         sink: str,
         batch: int,
-        columns: Sequence[str],
+        columns: Sequence[str],  # noqa: ARG002 - the lines of several sinks and batches have no common head
         rows: Sequence[Row],
         *,
-        more: bool,  # noqa: ARG002
+        more: bool,
     ) -> None:
         for row in rows:
             write_tabs([sink, batch, *row])

@@ -11,17 +11,19 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import trunkline
-from trunkline.errors import NotFound, TrunklineError
+from trunkline.errors import NotFound, QueryFailed, TrunklineError
 from trunkline.spark.pipeline import sinks
 from trunkline.spark.pipeline.failures import of_query
 from trunkline.spark.pipeline.file import Pipeline, Sink, TopicSink
@@ -33,6 +35,8 @@ LOOK_EVERY_S = 0.1
 STOPPING_EVERY_S = 0.01
 OTHERS_END_WITHIN_S = 60.0
 """How long the batch in hand of the others may take once a query has failed."""
+STOP_WITHIN = "5s"
+"""How long a query may take to stop at once: it may be waiting for the database, where nothing interrupts it."""
 
 # Outside of these a batch is under way. Spark has no better word for it than its status line.
 _BETWEEN = ("Getting offsets", "Waiting", "Initializing", "Stopped", "Terminated", "No new data")
@@ -66,11 +70,15 @@ class Face(Protocol):
 
 
 class Signals:
-    """Counts SIGTERM and SIGINT while it is open: one asks to end after the batch in hand, two at once."""
+    """Counts SIGTERM and SIGINT while it is open: one asks to end after the batch in hand, two at once.
+
+    ``at_once`` says whether a batch in hand was left undone.
+    """
 
     def __init__(self) -> None:
         self.count = 0
         self.number = 0
+        self.at_once = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
@@ -144,8 +152,19 @@ def run(spark: SparkSession, pipeline: Pipeline, settings: RunSettings, face: Fa
     and SIGINT do the same without an error; a second one does not wait.
     """
     with Signals() as signals:
-        made = compile_pipeline(spark, pipeline, settings.url)
-        _Run(pipeline, settings, face, signals).run(made)
+        try:
+            made = compile_pipeline(spark, pipeline, settings.url)
+            spark.conf.set("spark.sql.streaming.stopTimeout", STOP_WITHIN)
+            _Run(pipeline, settings, face, signals).run(made)
+        except (Py4JError, ConnectionError) as error:
+            if isinstance(error, TrunklineError):
+                raise
+            if not signals.count:
+                raise QueryFailed(
+                    f"{pipeline.file}: Spark's Java process has ended; what was under way is done again by the next run"
+                ) from None
+            # The signal went to the whole group of processes, and Java does not wait.
+            signals.at_once = True
     return signals
 
 
@@ -156,6 +175,7 @@ class _Run:
         self._face = face
         self._signals = signals
         self._failures: dict[str, BaseException] = {}
+        self._left: set[str] = set()
         self._running: list[_Running] = []
 
     def run(self, made: dict[str, DataFrame]) -> None:
@@ -173,8 +193,9 @@ class _Run:
             self._raise_failure()
         except BaseException:
             deadline = time.monotonic() + OTHERS_END_WITHIN_S
-            self._end(lambda: self._signals.count > 1 or time.monotonic() > deadline)
-            self._look()
+            with suppress(Py4JError, ConnectionError):
+                self._end(lambda: self._signals.count > 1 or time.monotonic() > deadline)
+                self._look()
             raise
 
     @property
@@ -253,9 +274,14 @@ class _Run:
         """Stop every query that runs, each as soon as no batch is under way."""
         for each in self._active():
             each.asked_at_batch = _last_batch(each.query)
-        while active := self._active():
+        while active := [each for each in self._active() if each.sink.name not in self._left]:
             for each in active:
-                if at_once() or not _in_hand(each.query) or _last_batch(each.query) != each.asked_at_batch:
+                if at_once():
+                    self._signals.at_once = True
+                    with suppress(PySparkException, Py4JError):
+                        each.query.stop()
+                    self._left.add(each.sink.name)
+                elif not _in_hand(each.query) or _last_batch(each.query) != each.asked_at_batch:
                     each.query.stop()
             self._look()
             time.sleep(STOPPING_EVERY_S)
