@@ -138,7 +138,7 @@ sinks:
         wanted = sorted(asked(db_url, LARGE))
         assert len(wanted) == len(range(0, published, 3))
         assert sorted((each["user"], each["twice"]) for each in payloads(topics, "large")) == wanted
-        stored = spark.read.parquet("lake")
+        stored = spark.read.parquet(str(Path("lake").absolute()))
         assert sorted((row.user, row.twice) for row in stored.collect()) == wanted
     assert {each.key for each in topics.read("large", partition=0)} <= {b"user-%d" % n for n in range(7)}
     assert [each.checkpoint for each in seen.started] == [

@@ -62,7 +62,6 @@ def run_pipeline(
 @pipeline.command()
 @_FILE
 @_MASTER
-@url_option
 def check(file: Path, master: str | None) -> None:
     """Check a pipeline: the file and its SQL.
 

@@ -38,7 +38,7 @@ def in_sql(error: PySparkException, sql: Text) -> InvalidArgument:
 
 def of_query(error: BaseException, place: Place, steps: Sequence[Step], url: str) -> TrunklineError:
     """An error that ended a running query."""
-    text = str(error)
+    text = _with_causes(error)
     ours = _OURS.findall(text)
     if isinstance(error, TrunklineError):
         kind: type[TrunklineError] = type(error)
@@ -53,9 +53,23 @@ def of_query(error: BaseException, place: Place, steps: Sequence[Step], url: str
     return kind(without_password(f"{place}: {said}", url))
 
 
+def _with_causes(error: BaseException) -> str:
+    """What it says, and then what caused it, each without the state of the query."""
+    texts = []
+    cause: BaseException | None = error
+    while cause is not None:
+        texts.append(_said(str(cause)))
+        cause = getattr(cause, "_cause", None)
+    return "\n".join(texts)
+
+
+def _said(text: str) -> str:
+    return text.split("\n=== Streaming Query ===", maxsplit=1)[0]
+
+
 def sentence(text: str) -> str:
     """What an error of Spark's says, without plan, stack and state."""
-    head = text.split("\n=== Streaming Query ===", maxsplit=1)[0]
+    head = _said(text)
     conditions = [said for name, said in _CONDITION.findall(head) if name not in _WRAPPERS]
     traced = _TRACED.findall(head)
     if conditions:

@@ -138,8 +138,13 @@ def _console(sink: Sink, written: DataStreamWriter, output: Output) -> Streaming
     most = sink.made.rows if isinstance(sink.made, ConsoleSink) else 0
 
     def show(rows: DataFrame, batch: int) -> None:
-        found = rows.limit(most + 1).collect()
-        output.show_rows(sink.name, batch, rows.columns, found[:most], more=len(found) > most)
+        # All of it is computed, however few are shown: a step that groups keeps its state for every partition or none.
+        rows.persist()
+        try:
+            count = rows.count()
+            output.show_rows(sink.name, batch, rows.columns, rows.limit(most).collect(), more=count > most)
+        finally:
+            rows.unpersist()
 
     return _each_batch(sink, written, output, show)
 
