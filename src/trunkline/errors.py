@@ -36,7 +36,8 @@
     ├── Conflict                 TL036   serialization failure, deadlock, lock wait over (retryable)
     ├── ReadOnly                 TL037   a standby, or a read-only transaction
     ├── ServerError              TL038   any other error of the server
-    └── EmbeddedServerError      TL040   the development server could not be started
+    ├── EmbeddedServerError      TL040   the development server could not be started
+    └── QueryFailed              TL042   a query of a pipeline has ended with an error
 
 `code` is stable and is what programs compare; messages are for people and say what to do next.
 `retryable` says whether the same call may succeed later without a change. In SQL the same codes
@@ -221,6 +222,10 @@ class ServerError(TrunklineError):
 
 class EmbeddedServerError(TrunklineError):
     code = "TL040"
+
+
+class QueryFailed(TrunklineError):
+    code = "TL042"
 
 
 def _tree(root: type[TrunklineError]) -> Iterator[type[TrunklineError]]:
