@@ -59,7 +59,9 @@ def main() -> None:
     query.awaitTermination()
     with trunkline.connect() as tl:
         found = [json.loads(record.payload) for n in range(2) for record in tl.read("sessions", partition=n)]
-    print(f"{len(found)} sessions of {len({session['user'] for session in found})} users, {found[0]['clicks']} clicks each")
+    print(
+        f"{len(found)} sessions of {len({session['user'] for session in found})} users, {found[0]['clicks']} clicks each"
+    )
     spark.stop()
 
 

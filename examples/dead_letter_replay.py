@@ -23,9 +23,7 @@ def header(name: str) -> str:
 
 def main(dead_letters: str, reason: str, name: str) -> None:
     spark = trunkline.spark.session("dead letter replay")
-    letters = (
-        spark.read.format("trunkline").option("subscribe", dead_letters).option("includeHeaders", "true").load()
-    )
+    letters = spark.read.format("trunkline").option("subscribe", dead_letters).option("includeHeaders", "true").load()
     chosen = letters.where(f"{header(REASON)} LIKE '{reason}%'")
     kept = "filter(headers, h -> h.key NOT LIKE 'trunkline-dl-%') AS headers"
     back = chosen.selectExpr("key", "value", f"{header(ORIGIN)} AS topic", kept)

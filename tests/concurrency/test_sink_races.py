@@ -1,5 +1,5 @@
-"""Sinks beside others: somebody who takes stages away, a batch that arrives late, segments that are sealed. Each order of
-events is made, not hoped for."""
+"""Sinks beside others: somebody who takes stages away, a batch that arrives late, segments that are sealed. Each order
+of events is made, not hoped for."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_stage_that_has_one_batch_twice_and_lacks_another_is_refused(sinks: Si
 
 
 def test_a_step_and_the_sealing_of_its_segment_do_not_wait_for_each_other(sinks: Sinks, sessions: Sessions) -> None:
-    """A publisher holds the partition. The sealing comes first, then the step: when the publisher is done both go on."""
+    """A publisher holds the partition. The sealing comes first, then the step: when he is done both go on."""
     stage = sinks.stage([(0, [b"%d" % n]) for n in range(100)])
     segment = sinks.open_segment()
     sinks.roll()

@@ -173,6 +173,16 @@ def test_SP_05_a_rewound_checkpoint_is_refused(sinks: Sinks) -> None:
     assert sinks.read(0) == [b"0", b"1", b"2"]
 
 
+def test_SP_05_a_batch_that_has_another_number_of_records_than_before_is_another_batch(sinks: Sinks) -> None:
+    sinks.commit(0, {sinks.stage((0, [b"0"])): 1}, run="run-1")
+    stage = sinks.stage((0, [b"0", b"1"]))
+    with refused("TL018"):
+        sinks.commit(0, {stage: 2}, run="run-2")
+    skipped = "select was_known from trunkline.sink_commit('q', 's', true, 0, 'run-3', %s::int4[], '{2}', false)"
+    assert sinks.one(skipped, [stage]) is True, "as a query asks that is not the same each time"
+    assert sinks.read(0) == [b"0"]
+
+
 def test_SP_05_two_drivers_on_copies_of_one_checkpoint_do_not_skip_each_others_batches(sinks: Sinks) -> None:
     sinks.commit(0, {sinks.stage((0, [b"0"])): 1}, run="run-1")
     sinks.commit(1, {sinks.stage((0, [b"1 of the copy"])): 1}, run="run-2")
@@ -187,6 +197,20 @@ def test_a_batch_after_one_that_was_not_finished_is_refused(sinks: Sinks) -> Non
     stage = sinks.stage((0, [b"next"]))
     with refused("TL018"):
         sinks.commit(1, {stage: 1})
+
+
+def test_a_batch_under_way_is_still_the_newest_when_a_later_run_has_met_an_older_one(sinks: Sinks) -> None:
+    sinks.commit(0, {sinks.stage((0, [b"first"])): 1})
+    begun = sinks.stage(*((0, [b"%d" % n]) for n in range(100)))
+    assert sinks.commit(1, {begun: 100})[0] == "begun"
+    assert sinks.commit(0, {sinks.stage((0, [b"first"])): 1}, run="run-2")[1] is True
+    with refused("TL018"):
+        sinks.commit(2, {sinks.stage((0, [b"next"])): 1}, run="run-3")
+    segment = sinks.one("select min(segment_id) from trunkline.segment")
+    assert sinks.one("select trunkline.segment_is_awaited(%s)", segment) is True
+    assert sinks.commit(1, {sinks.stage(*((0, [b"x"]) for _ in range(100))): 100}, run="run-4")[0] == "done"
+    assert sinks.one("select trunkline.segment_is_awaited(%s)", segment) is False
+    assert sinks.read(0) == [b"first", *(b"%d" % n for n in range(100))]
 
 
 def test_sinks_of_one_query_do_not_meet(sinks: Sinks) -> None:

@@ -99,7 +99,9 @@ GROUP_SEEK = "select partition, from_offset, to_offset from trunkline.group_seek
 GROUP_DELETE = "select trunkline.group_delete(%s, %s)"
 SINK_STAGE_OPEN = "select trunkline.sink_stage_open()"
 SINK_PUT = "select trunkline.sink_put(%s::int4, %s, %s::int4, %s::int4, %s::int4, %s::int4, %s, %s, %s, %s, %s)"
-SINK_COMMIT = "select sink_no, state, was_known, full_segments from trunkline.sink_commit(%s, %s, %s, %s, %s, %s, %s)"
+SINK_COMMIT = (
+    "select sink_no, state, was_known, full_segments from trunkline.sink_commit(%s, %s, %s, %s, %s, %s, %s, %s)"
+)
 SINK_STEP = "select state, full_segments from trunkline.sink_step(%s::int4, %s)"
 SINK_DISCARD = "select trunkline.sink_discard(%s)"
 SINK_SWEEP = "select trunkline.sink_sweep()"

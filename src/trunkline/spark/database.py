@@ -11,6 +11,7 @@ import os
 import re
 import select
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from time import monotonic, sleep
 from typing import Any
@@ -45,6 +46,19 @@ def database(url: str) -> Database:
     if key not in _known:
         _known[key] = Database(url)
     return _known[key]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which batch of which query this is, in one place where it writes. ``run_id`` tells one start from the next."""
+
+    query_id: str
+    sink_id: str
+    batch_id: int
+    run_id: str
+    is_named: bool = True
+    is_exact: bool = True
+    """Whether the batch has as many records each time it is repeated."""
 
 
 class Database:
@@ -206,24 +220,22 @@ class Database:
 
     def publish(
         self,
-        query_id: str,
-        sink_id: str,
-        batch_id: int,
-        run_id: str,
+        batch: Identity,
         *,
-        is_named: bool,
         stage_nos: list[int],
         record_counts: list[int],
         topic_ids: Iterable[int],
     ) -> None:
-        """Publish the staged records of a batch, once: whoever asks again finds it done, or goes on with it."""
-        identity = [query_id, sink_id, is_named, batch_id, run_id]
+        """Publish the staged records of a batch, once: whoever asks again finds it done, or goes on with it; refused
+        with ``is_exact`` where the batch had another number of records then."""
+        identity = [batch.query_id, batch.sink_id, batch.is_named, batch.batch_id, batch.run_id]
+        staged = [integer_array(stage_nos), offset_array(record_counts)]
         ((sink_no, state, was_known, full),) = self._server.repeat(
-            protocol.SINK_COMMIT, [*identity, integer_array(stage_nos), offset_array(record_counts)]
+            protocol.SINK_COMMIT, [*identity, *staged, batch.is_exact]
         )
         segments = set(full or ())
         while state != "done":
-            ((state, full),) = self._server.repeat(protocol.SINK_STEP, [sink_no, batch_id])
+            ((state, full),) = self._server.repeat(protocol.SINK_STEP, [sink_no, batch.batch_id])
             segments.update(full or ())
         if was_known:
             self.discard(stage_nos)

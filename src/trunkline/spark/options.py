@@ -37,7 +37,7 @@ _SOURCE = (
     *("minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders", "groupId", "groupIdPrefix"),
     *("readUrl", "readBytes", "pushFilters"),
 )
-_SINK = ("topic", "includeHeaders", "sinkId", "queryId", "writeId", "batchRecords", "batchBytes")
+_SINK = ("topic", "includeHeaders", "sinkId", "queryId", "writeId", "failOnChangedBatch", "batchRecords", "batchBytes")
 _DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d|)\s*", re.ASCII)
 _UNIT_S = {"ms": 0.001, "": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -89,6 +89,7 @@ class SinkOptions:
     sink_id: str | None
     query_id: str | None
     write_id: str | None
+    fail_on_changed_batch: bool
     batch_records: int
     batch_bytes: int
 
@@ -212,6 +213,7 @@ def sink_options(given: Mapping[str, object]) -> SinkOptions:
         sink_id=options.text("sinkId"),
         query_id=options.text("queryId"),
         write_id=options.text("writeId"),
+        fail_on_changed_batch=options.flag("failOnChangedBatch", default=True),
         batch_records=options.whole("batchRecords", most=10_000) or 4_000,
         batch_bytes=options.whole("batchBytes", most=64 * 1024 * 1024) or 1024 * 1024,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 import pyarrow as pa
@@ -25,10 +25,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from trunkline.client import target
-from trunkline.errors import InvalidArgument
+from trunkline.errors import InvalidArgument, StageLost
 from trunkline.nearest import nearest_name
-from trunkline.spark.database import database
+from trunkline.spark.database import Identity, database
 from trunkline.spark.options import SinkOptions
 from trunkline.spark.staging import Stage, Stager
 
@@ -37,17 +36,6 @@ BATCH_ID = "streaming.sql.batchId"
 RUN_ID = "spark.jobGroup.id"
 
 _TEXT_OR_BYTES = (StringType, BinaryType)
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Which batch of which query this is, in one place where it writes. ``run_id`` tells one start from the next."""
-
-    query_id: str
-    sink_id: str
-    batch_id: int
-    run_id: str
-    is_named: bool = True
 
 
 @dataclass
@@ -77,17 +65,18 @@ class _Writing:
         return _staged(identity, task, stager.stage(rows))
 
     def _publish(self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None) -> None:
-        """Publish what the tasks have staged, in their order; Spark hands None for a task that failed."""
+        """Publish what the tasks have staged, in their order."""
         staged = sorted((each for each in messages if isinstance(each, Staged)), key=lambda each: each.task)
-        if not any(each.stage_nos for each in staged):
+        if len(staged) < len(messages):
+            raise StageLost(
+                f"Spark commits a write of {len(messages)} tasks, of which {len(staged)} say what they have staged; "
+                "nothing was published: run it again"
+            )
+        if not staged:
             return
         identity = staged[0].identity
         database(self._options.url).publish(
-            identity.query_id,
-            identity.sink_id,
-            identity.batch_id if batch_id is None else batch_id,
-            identity.run_id,
-            is_named=identity.is_named,
+            identity if batch_id is None else replace(identity, batch_id=batch_id),
             stage_nos=[number for each in staged for number in each.stage_nos],
             record_counts=[count for each in staged for count in each.record_counts],
             topic_ids={topic_id for each in staged for topic_id in each.topic_ids},
@@ -109,7 +98,8 @@ class TopicStreamWriter(_Writing, DataSourceStreamArrowWriter):
         if not query_id or not batch_id:
             raise InvalidArgument("Spark does not say which batch of which query this is; is this a streaming query?")
         run_id = context.getLocalProperty(RUN_ID) or query_id
-        return self._stage(iterator, Identity(query_id, sink_id(options), int(batch_id), run_id))
+        identity = Identity(query_id, sink_id(options), int(batch_id), run_id, is_exact=options.fail_on_changed_batch)
+        return self._stage(iterator, identity)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self._publish(messages, batchId)
@@ -131,18 +121,29 @@ class TopicWriter(_Writing, DataSourceArrowWriter):
 
     def _identity(self) -> Identity:
         options, context = self._options, _context()
-        if options.write_id is not None:
-            return Identity(f"write:{options.write_id}", sink_id(options), 0, self._run_id)
         query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         if not query_id or not batch_id:
+            if options.write_id is not None:
+                return Identity(f"write:{options.write_id}", sink_id(options), 0, self._run_id, is_exact=False)
             return Identity(f"write:{self._run_id}", sink_id(options), 0, self._run_id, is_named=False)
+        if options.write_id is not None:
+            raise InvalidArgument(
+                "writeId names a write that is done once: inside foreachBatch every batch after the first would be "
+                "taken for done; set option sinkId instead, another one for each write"
+            )
         if options.sink_id is None:
             raise InvalidArgument(
                 "inside foreachBatch every write needs a name, so that a batch that is repeated is not published twice "
                 "and two writes are not taken for one: set option sinkId, another one for each write"
             )
         run_id = context.getLocalProperty(RUN_ID) or self._run_id
-        return Identity(options.query_id or query_id, options.sink_id, int(batch_id), run_id)
+        return Identity(
+            options.query_id or query_id,
+            options.sink_id,
+            int(batch_id),
+            run_id,
+            is_exact=options.fail_on_changed_batch,
+        )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._publish(messages)
@@ -152,12 +153,12 @@ class TopicWriter(_Writing, DataSourceArrowWriter):
 
 
 def sink_id(options: SinkOptions) -> str:
-    """The option, else a name made of where the write goes."""
+    """The option, else a name made of the topic."""
     if options.sink_id is not None:
         return options.sink_id
-    parts = target.parse(options.url)
-    where = "\0".join([*(parts.get(name, "") for name in ("host", "port", "dbname")), options.topic or ""])
-    return hashlib.sha256(where.encode()).hexdigest()[:32]
+    # Not of the URL: the ledger lies in the database itself, and a query that finds it under another address after a
+    # failover must be known there.
+    return hashlib.sha256(f"topic {options.topic or ''}".encode()).hexdigest()[:32]
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:

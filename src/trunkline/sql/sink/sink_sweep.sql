@@ -15,7 +15,6 @@ begin
     delete from trunkline.sink k where not k.is_named and k.created_at < now - interval '7 days';
     delete from trunkline.sink_ledger l
     where not exists (select from trunkline.sink k where k.sink_no = l.sink_no)
-        or l.batch_id < (select n.batch_id from trunkline.sink_ledger n
-            where n.sink_no = l.sink_no order by n.seq desc limit 1) - 100;
+        or l.batch_id < (select max(n.batch_id) from trunkline.sink_ledger n where n.sink_no = l.sink_no) - 100;
     return cardinality(old);
 end $$;
