@@ -149,7 +149,7 @@ def install() -> None:
     LOG.write_text("")
     environment = child_environment(os.environ)
     uv = private_uv(environment)
-    say("fetching the locked dependencies into .venv (about 150 MB the first time)")
+    say("fetching the locked dependencies into .venv (about 700 MB the first time)")
     if has_moved():
         shutil.rmtree(VENV)
     sync(uv, environment)

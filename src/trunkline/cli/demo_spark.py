@@ -24,14 +24,13 @@ FILE = """\
 name: demo
 source:
   topic: orders
-  start: earliest
   format: json
-  schema: id STRING, user STRING, amount DOUBLE, sku STRING, time TIMESTAMP
+  schema: id STRING, user STRING, amount DECIMAL(12,2), sku STRING, time TIMESTAMP
+  watermark: {{column: time, delay: 15 minutes}}
 steps:
   - name: by_minute
-    watermark: {{column: time, delay: 15 minutes}}
     sql: |
-      SELECT window.start AS minute, count(*) AS orders, round(sum(amount), 2) AS revenue
+      SELECT window.start AS minute, count(*) AS orders, sum(amount) AS revenue
       FROM input GROUP BY window(time, '1 minute')
 sinks:
   - topic: {topic}

@@ -41,3 +41,7 @@ for command in (dev, db, topic, produce, consume, tail, get, group, run, pipelin
 def main() -> None:
     """Run the command line; never returns."""
     cli(prog_name="trunkline")
+
+
+if __name__ == "__main__":
+    main()
