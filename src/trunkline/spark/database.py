@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import selectors
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic, sleep
@@ -56,6 +57,7 @@ class Database:
         self._server = Server(self._pool, self._settings)
         self._listener: ServerConnection | None = None
         self._listening: set[int] = set()
+        self._heard = False
         self.topics = Topics(self._server)
 
     # -- reading --
@@ -135,11 +137,14 @@ class Database:
         """Until somebody rings for one of these topics, or the time is over; whether one was heard. Only a hint."""
         wanted = {topic.topic_id for topic in topics}
         until = monotonic() + wait_s
+        self._heard = False
         try:
             listener = self._listen(wanted)
             if listener is not None:
-                listener.deadline = until + self._settings.statement_timeout_s
-                return any(True for _ in listener.notifies(timeout=max(0.0, until - monotonic()), stop_after=1))
+                listener.take_notifies()
+                while not self._heard and _is_readable(listener, until):
+                    listener.take_notifies()
+                return self._heard
         except (TrunklineError, OSError):
             self._hang_up()
         sleep(max(0.0, until - monotonic()))
@@ -155,10 +160,14 @@ class Database:
                 connection.close()
                 return None
             self._listener = connection
+        self._listener.deadline = monotonic() + self._settings.statement_timeout_s
         for topic_id in wanted - self._listening:
-            self._listener.listen(protocol.topic_channel(topic_id), lambda _: None)
+            self._listener.listen(protocol.topic_channel(topic_id), self._hear)
             self._listening.add(topic_id)
         return self._listener
+
+    def _hear(self, _: object) -> None:
+        self._heard = True
 
     def _hang_up(self) -> None:
         listener, self._listener = self._listener, None
@@ -228,6 +237,14 @@ class Database:
             self._server.once(statement, parameters)
         except TrunklineError as error:
             logger.info("%s: %s", otherwise, error)
+
+
+def _is_readable(connection: ServerConnection, until: float) -> bool:
+    """Whether something arrives before that time. The driver's own way to wait for rings would close the connection
+    when the time is over, as ours does with whatever does not answer."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection.fileno(), selectors.EVENT_READ)
+        return bool(selector.select(max(0.0, until - monotonic())))
 
 
 def _placed(topics: Mapping[str, Topic], places: Sequence[Place], offsets: Mapping[Place, int]) -> list[EncodedArray]:
