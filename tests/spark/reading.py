@@ -103,10 +103,8 @@ class Stream:
     """A stream reader that is asked what Spark asks, in its order; offsets pass through JSON, as in a checkpoint."""
 
     def __init__(self, url: str, **options: str) -> None:
-        found = source_options({"url": url, "subscribe": "orders", **options}, streaming=True)
-        if "subscribePattern" in options or "assign" in options:
-            given = {"url": url, **options}
-            found = source_options(given, streaming=True)
+        what = {} if options.keys() & {"subscribePattern", "assign"} else {"subscribe": "orders"}
+        found = source_options({"url": url, **what, **options}, streaming=True)
         self.reader = TopicStreamReader(found, check_schema(schema(found.include_headers)))
 
     def initial(self) -> dict[str, Any]:

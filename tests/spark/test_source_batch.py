@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -136,7 +137,7 @@ def _within(offset: int, ends: tuple[int, int]) -> bool:
 
 
 @pytest.fixture
-def timed(tl: Client, db_url: str) -> Iterator[tuple[str, list[int]]]:
+def timed(tl: Client, db_url: str) -> tuple[str, list[int]]:
     """A topic with records of given times: four a second apart, in milliseconds."""
     base = datetime(2026, 5, 1, tzinfo=UTC)
     tl.create_topic("orders", partitions=2)
@@ -151,7 +152,7 @@ def timed(tl: Client, db_url: str) -> Iterator[tuple[str, list[int]]]:
             for partition in (0, 1):
                 tl.publish_many("orders", [Message(b"%d" % i, partition=partition)] * 2)
             times.append(int(time.timestamp() * 1000))
-    yield db_url, times
+    return db_url, times
 
 
 def test_SP_01_from_and_to_given_times(timed: tuple[str, list[int]]) -> None:
@@ -190,8 +191,10 @@ def test_SP_01_a_schema_is_a_projection(spark: SparkSession, filled: str) -> Non
     frame = spark.read.format("trunkline").options(url=filled, subscribe="orders").schema("value BINARY").load()
     found = sorted(bytes(row.value) for row in frame.collect())
     assert found == sorted(row["value"] for row in rows_of_sql(filled, "orders"))
-    frame = spark.read.format("trunkline").options(url=filled, subscribe="orders").schema("offset BIGINT, topic STRING")
-    assert frame.load().distinct().count() == len({row["offset"] for row in rows_of_sql(filled, "orders")})
+    reader = (
+        spark.read.format("trunkline").options(url=filled, subscribe="orders").schema("offset BIGINT, topic STRING")
+    )
+    assert reader.load().distinct().count() == len({row["offset"] for row in rows_of_sql(filled, "orders")})
 
 
 def test_an_empty_topic_has_no_rows(spark: SparkSession, tl: Client, db_url: str) -> None:
@@ -234,7 +237,7 @@ def _passes(row: dict[str, object], filters: list[Filter]) -> bool:
     return all(_TESTS[type(each)](row[each.attribute[0]], each.value) for each in filters)  # type: ignore[attr-defined]
 
 
-_TESTS = {
+_TESTS: dict[type[Filter], Callable[[Any, Any], bool]] = {
     EqualTo: lambda found, value: found == value,
     In: lambda found, value: found in value,
     GreaterThan: lambda found, value: found > value,

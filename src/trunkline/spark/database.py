@@ -157,7 +157,7 @@ class Database:
             listener = self._listen(wanted)
             if listener is not None:
                 return self._heard_until(listener, until)
-        except (TrunklineError, psycopg.Error) as error:
+        except (TrunklineError, psycopg.Error, OSError) as error:
             logger.info("not listening, looking once a second: %s", error)
             self._hang_up()
         sleep(max(0.0, until - monotonic()))
@@ -187,6 +187,7 @@ class Database:
                 connection.close()
                 return None
             self._listener = connection
+        self._listener.deadline = monotonic() + self._settings.statement_timeout_s
         for topic_id in wanted - self._listening:
             self._listener.listen(protocol.topic_channel(topic_id), self._ring)
             self._listening.add(topic_id)

@@ -34,7 +34,13 @@ def is_local(master: str) -> bool:
 
 def settings_for(master: str) -> dict[str, str]:
     """What we set, unless somebody else has."""
-    wanted = {ZONE: "UTC", PUSH_DOWN: "true", "spark.ui.showConsoleProgress": "false"}
+    wanted = {
+        ZONE: "UTC",
+        PUSH_DOWN: "true",
+        "spark.ui.showConsoleProgress": "false",
+        # 15 s, Spark's own, are too short for a Python that starts on a busy machine: the query would fail.
+        "spark.python.authenticate.socketTimeout": "120s",
+    }
     if is_local(master):
         wanted |= {
             # Spark's own way of writing a file of a checkpoint forks a process for each: 70 to 100 ms a batch.

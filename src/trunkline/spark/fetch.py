@@ -21,7 +21,15 @@ from psycopg.conninfo import make_conninfo
 from trunkline.client import target
 from trunkline.client.failures import translate_state
 from trunkline.engine.backoff import backoff_s
-from trunkline.errors import DeadlineExceeded, LogBroken, OffsetOutOfRange, TrunklineError, Unavailable
+from trunkline.errors import (
+    DeadlineExceeded,
+    LogBroken,
+    LogDiverged,
+    NotFound,
+    OffsetOutOfRange,
+    TrunklineError,
+    Unavailable,
+)
 from trunkline.spark.columns import Layout, fetched
 from trunkline.spark.ranges import Range
 
@@ -49,9 +57,11 @@ class RangeReader:
     bytes_each: int
     may_lag: bool = False
     _here: int = field(init=False)
+    _is_proven: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self._here = self.range.start
+        self._is_proven = not self.may_lag
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The records, as batches of columns."""
@@ -60,6 +70,7 @@ class RangeReader:
         while self._here < self.range.end:
             before = self._here
             try:
+                self._prove()
                 yield from self._read(layout)
                 if self._here == before:
                     self._check_lag()
@@ -82,17 +93,36 @@ class RangeReader:
                 self._here += batch.num_rows
                 yield batch
 
+    def _prove(self) -> None:
+        """That the server of readUrl has this topic, and not another one under its number."""
+        if self._is_proven:
+            return
+        r = self.range
+        (found,) = self._ask(f"select incarnation from trunkline.log_pin({r.topic_id:d}, {r.partition:d}, {r.start:d})")  # noqa: S608
+        if found.column(0)[0].as_py() != r.incarnation:
+            raise LogDiverged(
+                f"the server of readUrl has another topic in the place of {r.topic}; "
+                "readUrl must lead to a standby of url, or to the same database"
+            )
+        self._is_proven = True
+
     def _fetch(self) -> list[pa.RecordBatch]:
-        wanted = min(self.range.end - self._here, _RECORDS_MAX)
+        return self._ask(self._statement(min(self.range.end - self._here, _RECORDS_MAX)))
+
+    def _ask(self, statement: str) -> list[pa.RecordBatch]:
         try:
             with _connection(self.url) as connection, connection.cursor() as cursor:
                 cursor.adbc_statement.set_options(**{_ROW_BYTES_HINT: str(self.bytes_each)})
-                cursor.execute(self._statement(wanted))
+                cursor.execute(statement)
                 # Not fetch_record_batch, whose reader knows no SQLSTATE: an error would be an OSError like any other.
                 batches: list[pa.RecordBatch] = cursor.fetch_arrow_table().to_batches()
                 return batches
         except OffsetOutOfRange as error:
             if self.may_lag and error.end is not None and self._here > error.end:
+                raise _behind(self.range, self._here) from error
+            raise
+        except NotFound as error:
+            if self.may_lag:
                 raise _behind(self.range, self._here) from error
             raise
 

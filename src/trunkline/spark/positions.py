@@ -68,12 +68,8 @@ class Positions:
         """From what Spark kept; InvalidArgument where this is no checkpoint of ours."""
         try:
             kept = msgspec.convert(said, dict[str, dict[str, Any]])
+            _check_version(kept[PROOF].get("version"))
             proof = msgspec.convert(kept[PROOF], _Proof)
-            if proof.version != VERSION:
-                raise InvalidArgument(
-                    f"the checkpoint was written by another version of Trunkline (format {proof.version}, "
-                    f"this one reads {VERSION}); go on with that version, or start with a new checkpoint"
-                )
             offsets = {
                 (topic, int(partition)): int(offset)
                 for topic, by_partition in kept.items()
@@ -97,6 +93,15 @@ class Positions:
     def settled(self) -> Positions:
         """The same place, as where the next batch begins."""
         return replace(self, begun=None, is_initial=False)
+
+
+def _check_version(version: object) -> None:
+    """First of all: of another version nothing else is known."""
+    if version != VERSION:
+        raise InvalidArgument(
+            f"the checkpoint was written by another version of Trunkline (format {version}, "
+            f"this one reads {VERSION}); go on with that version, or start with a new checkpoint"
+        )
 
 
 class _TopicProof(msgspec.Struct):

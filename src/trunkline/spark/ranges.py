@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 from itertools import pairwise
 
@@ -13,13 +13,14 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class Range:
-    """The records ``[start, end)`` of one partition: what one task reads."""
+    """The records ``[start, end)`` of one partition: what one task reads. ``incarnation`` is the topic's."""
 
     topic: str
     topic_id: int
     partition: int
     start: int
     end: int
+    incarnation: int = 0
 
     def __len__(self) -> int:
         return self.end - self.start
@@ -73,4 +74,4 @@ def _shares(lengths: Sequence[int], wanted: int, max_records: int | None) -> lis
 def _cut(range_: Range, count: int) -> list[Range]:
     length = len(range_)
     edges = [range_.start + length * i // count for i in range(count + 1)]
-    return [Range(range_.topic, range_.topic_id, range_.partition, start, end) for start, end in pairwise(edges)]
+    return [replace(range_, start=start, end=end) for start, end in pairwise(edges)]

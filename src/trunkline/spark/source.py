@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from trunkline.errors import GroupActive, NotFound, OffsetOutOfRange, TrunklineError
-from trunkline.records import Topic
+from trunkline.records import PartitionRange, Topic
 from trunkline.spark.database import Database, database
 from trunkline.spark.fetch import RangeReader
 from trunkline.spark.filters import Narrowing
@@ -83,7 +83,7 @@ class TopicReader(DataSourceReader):
         for place, end in ends.items():
             topic = plan.topics[place[0]]
             first, last = self._narrowing.narrow(connected, topic, place[1], starts[place], end)
-            ranges.append(Range(topic.name, topic.topic_id, place[1], first, last))
+            ranges.append(_range(topic, place[1], first, last))
         pieces = split(ranges, self._options.min_partitions, self._options.max_records)
         return [RangePartition(piece) for piece in pieces] or [InputPartition(None)]
 
@@ -115,6 +115,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[Place, int] | None = None
         self._reported: Mapping[Place, int] | None = None
         self._initial: Positions | None = None
+        self._ends: dict[Place, int] = {}
+        self._is_proven = False
         self._waited_since: float | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -166,14 +168,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun = until.begun if until.begun is not None else Positions.of_spark(start)
         topics = self._topics_of(until)
         starts = self._checked(topics, begun)
-        self._check(topics, until)
+        self._checked(topics, until)
         ranges = []
-        added = [topics[name] for name, _ in until.offsets.keys() - starts.keys()]
-        valid = self._database.ranges(added)
+        valid = self._database.ranges(
+            [topics[name] for name, _ in until.offsets.keys() - starts.keys() if name in topics]
+        )
         for place, last in until.offsets.items():
-            topic = topics[place[0]]
-            first = starts[place] if place in starts else valid[place].start
-            ranges.append(Range(topic.name, topic.topic_id, place[1], min(first, last), last))
+            if place[0] in topics:
+                first = starts[place] if place in starts else self._beginning(place, valid[place])
+                ranges.append(_range(topics[place[0]], place[1], min(first, last), last))
         pieces = split(ranges, self._options.min_partitions, self._options.max_records)
         return [RangePartition(piece) for piece in pieces] or [InputPartition(None)]
 
@@ -181,13 +184,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._fetching.read(partition)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """For the query's progress: where the log ends."""
-        plan = Plan(self._options, self._database, is_repeated=True)
-        ends = {place: valid.end for place, valid in plan.valid.items()}
+        """For the query's progress: where the log ends. Spark asks after each ``latestOffset``, which has looked."""
         shown: dict[str, Any] = {}
-        for (topic, partition), end in sorted(ends.items()):
+        for (topic, partition), end in sorted(self._ends.items()):
             shown.setdefault(topic, {})[str(partition)] = end
-        return shown
+        return shown or None
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: what is done shows in ``latestOffset``, also for the last batch."""
@@ -223,25 +224,59 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _available(self, begun: Positions) -> tuple[dict[str, Topic], dict[Place, int], dict[Place, int]]:
         """The topics, and from where to where there are records: partitions that were added begin at their start."""
         plan = Plan(self._options, self._database, is_repeated=True)
-        starts = {place: begun.offsets.get(place, valid.start) for place, valid in plan.valid.items()}
+        self._ends = {place: valid.end for place, valid in plan.valid.items()}
+        for place in begun.offsets.keys() - plan.valid.keys():
+            self._gone(place)
+        here = {place: offset for place, offset in begun.offsets.items() if place in plan.valid}
+        if not self._is_proven or any(not self._may_stand(plan, begun, place) for place in here):
+            here = {**here, **self._checked(plan.topics, begun)}
+            self._is_proven = True
+        starts = {
+            place: here[place] if place in here else self._beginning(place, valid)
+            for place, valid in plan.valid.items()
+        }
         ends = {place: max(valid.end, starts[place]) for place, valid in plan.valid.items()}
-        for place, offset in begun.offsets.items():
-            if place not in ends:
-                self._gone(place)
-                continue
-            made_again = begun.proofs[place].incarnation != plan.topics[place[0]].incarnation
-            if made_again or offset > plan.valid[place].end:
-                # The proof fails, and says why.
-                self._check(plan.topics, begun)
-        if self._target is not None:
-            ends = {place: max(starts[place], min(end, self._target.get(place, 0))) for place, end in ends.items()}
+        if self._target is None:
+            return plan.topics, starts, ends
+        # What was added later is for the next run: each would be a change, and the run would not end.
+        ends = {
+            place: max(starts[place], min(end, self._target.get(place, 0)))
+            for place, end in ends.items()
+            if place in self._target or place in begun.offsets
+        }
         return plan.topics, starts, ends
 
+    def _may_stand(self, plan: Plan, begun: Positions, place: Place) -> bool:
+        """Whether a place looks right without being proven; before anything is read it is."""
+        valid, incarnation = plan.valid[place], plan.topics[place[0]].incarnation
+        return begun.proofs[place].incarnation == incarnation and valid.start <= begun.offsets[place] <= valid.end
+
+    def _beginning(self, place: Place, valid: PartitionRange) -> int:
+        """Where a partition begins that was added: at its start, of which nothing may have been dropped."""
+        if valid.start > 1:
+            self._lose(
+                OffsetOutOfRange(
+                    f"topic {place[0]}, partition {place[1]}, which this query reads from its start, begins at "
+                    f"{valid.start}: retention has dropped what was before",
+                    start=valid.start,
+                    end=valid.end,
+                )
+            )
+        return valid.start
+
     def _gone(self, place: Place) -> None:
-        message = f"topic {place[0]}, of which this query has read partition {place[1]}, is not there any more"
-        if self._options.fail_on_data_loss:
-            raise NotFound(f"{message}; go on with the others with failOnDataLoss=false")
-        logger.warning("%s", message)
+        what = f"topic {place[0]}, of which this query has read partition {place[1]}, is not there any more"
+        self._lose(NotFound(f"{what}, or is not among the options"))
+
+    def _lose(self, error: OffsetOutOfRange | NotFound) -> None:
+        """Records that were to be read cannot be: an error, or a warning where the options say so."""
+        if not self._options.fail_on_data_loss:
+            logger.warning("going on without: %s", error)
+            return
+        message = f"{error}. Go on with what is there with failOnDataLoss=false, or start with a new checkpoint"
+        if isinstance(error, NotFound):
+            raise NotFound(message) from error
+        raise OffsetOutOfRange(message, start=error.start, end=error.end) from error
 
     def _is_enough(self, starts: Mapping[Place, int], ends: Mapping[Place, int]) -> bool:
         waiting = sum(ends[place] - starts[place] for place in ends)
@@ -254,32 +289,32 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return now - self._waited_since >= self._options.max_delay_s
 
     def _topics_of(self, positions: Positions) -> dict[str, Topic]:
-        names = {topic for topic, _ in positions.offsets}
-        return {name: self._database.topics.look_up(name) for name in sorted(names)}
+        found = {}
+        for name in sorted({topic for topic, _ in positions.offsets}):
+            try:
+                found[name] = self._database.topics.look_up(name)
+            except NotFound as error:
+                self._lose(error)
+        return found
 
-    def _check(self, topics: Mapping[str, Topic], positions: Positions) -> None:
+    def _checked(self, topics: Mapping[str, Topic], positions: Positions) -> dict[Place, int]:
+        """Where positions stand, proven; where retention has passed one, an error, or where the log starts now."""
         here = {place: offset for place, offset in positions.offsets.items() if place[0] in topics}
-        self._database.check(topics, here, positions.proofs, positions.log_epoch)
-
-    def _checked(self, topics: Mapping[str, Topic], begun: Positions) -> dict[Place, int]:
-        """Where to begin, proven; where retention has passed it, an error, or where the log starts now."""
         try:
-            self._check(topics, begun)
+            self._database.check(topics, here, positions.proofs, positions.log_epoch)
         except OffsetOutOfRange as error:
-            if self._options.fail_on_data_loss:
-                raise OffsetOutOfRange(
-                    f"{error}; retention has dropped records that this query has not read. Go on with what is there "
-                    "with failOnDataLoss=false, or start with a new checkpoint",
-                    start=error.start,
-                    end=error.end,
-                ) from error
-            valid = self._database.ranges(list(topics.values()))
-            starts = {
-                place: max(offset, valid[place].start) for place, offset in begun.offsets.items() if place in valid
-            }
-            logger.warning("records were dropped before this query read them, and are skipped: %s", error)
-            return starts
-        return {place: offset for place, offset in begun.offsets.items() if place[0] in topics}
+            self._lose(error)
+            # The server stops at the first that is gone: the others are not proven yet.
+            return {place: self._proven_alone(topics, positions, place) for place in here}
+        return here
+
+    def _proven_alone(self, topics: Mapping[str, Topic], positions: Positions, place: Place) -> int:
+        offset = positions.offsets[place]
+        try:
+            self._database.check(topics, {place: offset}, positions.proofs, positions.log_epoch)
+        except OffsetOutOfRange:
+            return max(offset, self._database.ranges([topics[place[0]]])[place].start)
+        return offset
 
     def _report(self, group: str, topics: Mapping[str, Topic], offsets: Mapping[Place, int]) -> None:
         if self._reported == offsets:
@@ -292,3 +327,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except TrunklineError as error:
             # Reading does not depend on it; the next batch tries again.
             logger.warning("the progress of %s was not reported: %s", group, error)
+
+
+def _range(topic: Topic, partition: int, start: int, end: int) -> Range:
+    return Range(topic.name, topic.topic_id, partition, start, end, topic.incarnation)
