@@ -114,7 +114,7 @@ def test_topic_to_topic_and_to_parquet_equal_the_sql_of_the_same_data_and_a_rest
     pipeline = write(
         SOURCE
         + """\
-  max_records: 100
+  max_records: 200
 steps:
   - name: third
     sql: SELECT user, amount, at FROM input WHERE amount % 3 = 0
