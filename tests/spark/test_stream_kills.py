@@ -59,8 +59,14 @@ def test_SP_03_a_database_that_is_killed_at_random_keeps_everything_once(
         work.finish()
 
 
-@pytest.mark.parametrize("is_speculating", [False, True], ids=["", "speculation"])
-@pytest.mark.parametrize("kills", [3, TEN])
+@pytest.mark.parametrize(
+    ("kills", "is_speculating"),
+    [
+        pytest.param(3, True, id="speculation"),
+        pytest.param(10, True, id="speculation-long", marks=pytest.mark.chaos),
+        pytest.param(10, False, id="long", marks=pytest.mark.chaos),
+    ],
+)
 def test_SP_03_python_workers_that_are_killed_at_random_write_everything_once(
     db_url: str, tmp_path: Path, seed: int, kills: int, is_speculating: bool
 ) -> None:
