@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from benchmarks.payloads import Payloads, made
-from trunkline.spark.columns import TYPES, ddl, names
+from trunkline.spark.columns import TYPES, names, schema
 
 NAME = "trunkline_ceiling"
 
@@ -26,8 +26,8 @@ class CeilingSource(DataSource):
     def name(cls) -> str:
         return NAME
 
-    def schema(self) -> str:
-        return ddl(include_headers=False)
+    def schema(self) -> StructType:
+        return schema(include_headers=False)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's
         numbers = [int(self.options[name]) for name in ("records", "tasks", "batchRecords", "recordBytes")]

@@ -88,7 +88,7 @@ def rows_read(reader: DataSourceReader) -> Rows:
     found: Rows = []
     for partition in reader.partitions():
         for batch in reader.read(partition):
-            found += batch.to_pylist()  # type: ignore[union-attr]
+            found += batch.to_pylist()
     return found
 
 

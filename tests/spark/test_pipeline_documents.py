@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests.docs.test_documents import ROOT
 from trunkline import Client
-from trunkline.cli.demo_load import new_order
+from trunkline.cli.demo_load import OPENED, new_order
 from trunkline.cli.main import cli
 from trunkline.spark.pipeline import sessions
 from trunkline.spark.pipeline.file import load
@@ -58,7 +59,7 @@ def orders(tl: Client) -> Client:
     tl.create_topic("orders", partitions=4)
     tl.create_topic("revenue")
     chance = random.Random(4)
-    tl.publish_many("orders", [new_order(chance) for _ in range(200)])
+    tl.publish_many("orders", [new_order(chance, OPENED + timedelta(seconds=n)) for n in range(200)])
     return tl
 
 

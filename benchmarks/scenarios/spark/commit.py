@@ -102,14 +102,10 @@ def _rows(count: int) -> Iterator[pa.RecordBatch]:
 
 def publish(url: str, stages: list[Stage]) -> None:
     """Publish what was staged as the driver does."""
-    from trunkline.spark.database import database
+    from trunkline.spark.database import Identity, database
 
     database(url).publish(
-        uuid4().hex,
-        "bench",
-        0,
-        "run",
-        is_named=False,
+        Identity(uuid4().hex, "bench", 0, "run", is_named=False),
         stage_nos=[each.stage_no for each in stages],
         record_counts=[each.record_count for each in stages],
         topic_ids={each.topic.topic_id for each in stages},
