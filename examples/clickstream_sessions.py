@@ -59,9 +59,8 @@ def main() -> None:
     query.awaitTermination()
     with trunkline.connect() as tl:
         found = [json.loads(record.payload) for n in range(2) for record in tl.read("sessions", partition=n)]
-    print(
-        f"{len(found)} sessions of {len({session['user'] for session in found})} users, {found[0]['clicks']} clicks each"
-    )
+    users = {session["user"] for session in found}
+    print(f"{len(found)} sessions of {len(users)} users, {found[0]['clicks']} clicks each")
     spark.stop()
 
 
