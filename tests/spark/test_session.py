@@ -18,7 +18,7 @@ import trunkline.spark
 from tests.spark.programs import free_port, packages, run_program, spark_class, started, wait_for
 from trunkline import Client, Message
 from trunkline.errors import InvalidArgument
-from trunkline.spark.defaults import CHECKPOINTS, PUSH_DOWN, ZONE, file_settings, settings_for, shortcomings
+from trunkline.spark.defaults import CHECKPOINTS, PUSH_DOWN, ZONE, settings_elsewhere, settings_for, shortcomings
 
 
 def test_importing_the_room_needs_no_spark() -> None:
@@ -131,12 +131,20 @@ def test_what_the_machines_spark_is_set_to_wins_over_ours(tmp_path: Path) -> Non
         "# here\n\nspark.master   spark://there:7077\nspark.ui.enabled=true\n"
         "spark.driver.extraJavaOptions -Da=b -Dc=d\n"
     )
-    assert file_settings({"SPARK_CONF_DIR": str(tmp_path)}) == {
+    assert settings_elsewhere({"SPARK_CONF_DIR": str(tmp_path)}) == {
         "spark.master": "spark://there:7077",
         "spark.ui.enabled": "true",
         "spark.driver.extraJavaOptions": "-Da=b -Dc=d",
     }
-    assert file_settings({"SPARK_HOME": str(tmp_path)}) == {}
+    assert settings_elsewhere({"SPARK_HOME": str(tmp_path)}) == {}
+    arguments = "--master yarn --conf 'spark.a=b c' --conf=spark.d=e=f pyspark-shell"
+    assert settings_elsewhere({"SPARK_CONF_DIR": str(tmp_path), "PYSPARK_SUBMIT_ARGS": arguments}) == {
+        "spark.master": "yarn",
+        "spark.ui.enabled": "true",
+        "spark.driver.extraJavaOptions": "-Da=b -Dc=d",
+        "spark.a": "b c",
+        "spark.d": "e=f",
+    }
 
 
 def test_a_cluster_gets_nothing_that_is_for_one_machine() -> None:
@@ -177,6 +185,24 @@ def test_a_session_of_the_users_own_is_taken_as_it_is_with_a_warning(tl: Client,
     assert "local[*,4]" in told[0]
     assert "Europe/Berlin" in told[0]
     assert (zone, count) == ("Europe/Berlin", 3)
+
+
+SUBMITTED = """
+import json, trunkline.spark
+spark = trunkline.spark.session("mine")
+wanted = ["spark.master", "spark.app.name", "spark.sql.shuffle.partitions", "spark.sql.session.timeZone"]
+print(json.dumps([spark.conf.get(name) for name in wanted]))
+"""
+
+
+def test_what_spark_submit_was_told_wins_over_ours(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(SUBMITTED)
+    command = spark_class("org.apache.spark.deploy.SparkSubmit", "--master", "local[1,2]")
+    command += ["--conf", "spark.sql.shuffle.partitions=3", str(tmp_path / "job.py")]
+    environ = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["local[1,2]", "mine", "3", "UTC"]
 
 
 READING = """

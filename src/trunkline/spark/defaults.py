@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
@@ -71,10 +73,10 @@ def shortcomings(master: str, found: Mapping[str, str | None]) -> list[str]:
     return lacking
 
 
-def java_options(flags: Flags, *, with_logging: bool) -> str:
+def java_options(flags: Flags, environ: Mapping[str, str]) -> str:
     """Flags for the driver's Java."""
     options = []
-    if with_logging:
+    if not _has_own_logging(environ):
         quiet = Path(__file__).with_name("log4j2.properties").as_uri()
         options += [f"-Dlog4j2.configurationFile={quiet}", f"-Dtrunkline.spark.log.level={flags.log_level}"]
     if flags.quick_start:
@@ -83,14 +85,12 @@ def java_options(flags: Flags, *, with_logging: bool) -> str:
     return " ".join(options)
 
 
-def has_own_logging(environ: Mapping[str, str]) -> bool:
-    """Whether the user's Spark says itself how it logs."""
-    folder = _conf_folder(environ)
-    return folder is not None and any((folder / f"log4j2.{kind}").exists() for kind in ("properties", "xml", "yaml"))
+def settings_elsewhere(environ: Mapping[str, str]) -> dict[str, str]:
+    """What ``spark-defaults.conf`` and ``PYSPARK_SUBMIT_ARGS`` say: ours must not win over it."""
+    return {**_file_settings(environ), **_argument_settings(shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", "")))}
 
 
-def file_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """What ``spark-defaults.conf`` says: ours must not win over it."""
+def _file_settings(environ: Mapping[str, str]) -> dict[str, str]:
     folder = _conf_folder(environ)
     path = None if folder is None else folder / "spark-defaults.conf"
     if path is None or not path.is_file():
@@ -98,6 +98,25 @@ def file_settings(environ: Mapping[str, str]) -> dict[str, str]:
     lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
     pairs = (re.split(r"[\s=:]+", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
     return {pair[0]: pair[1] if len(pair) > 1 else "" for pair in pairs}
+
+
+def _argument_settings(arguments: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for name, value in pairwise([*arguments, ""]):
+        flag, _, joined = name.partition("=")
+        text = joined or value
+        if flag == "--master":
+            found["spark.master"] = text
+        elif flag in ("--conf", "-c"):
+            key, _, setting = text.partition("=")
+            found[key] = setting
+    return found
+
+
+def _has_own_logging(environ: Mapping[str, str]) -> bool:
+    """Whether the user's Spark says itself how it logs."""
+    folder = _conf_folder(environ)
+    return folder is not None and any((folder / f"log4j2.{kind}").exists() for kind in ("properties", "xml", "yaml"))
 
 
 def _conf_folder(environ: Mapping[str, str]) -> Path | None:
