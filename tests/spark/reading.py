@@ -119,7 +119,7 @@ class Stream:
         found: Rows = []
         for partition in self.reader.partitions(dict(start), dict(end)):
             for batch in self.reader.read(partition):
-                found += batch.to_pylist()  # type: ignore[union-attr]
+                found += batch.to_pylist()
         return found
 
     def values(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[bytes]:
