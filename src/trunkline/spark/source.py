@@ -93,7 +93,11 @@ class TopicReader(DataSourceReader):
 
 class NarrowedReader(TopicReader):
     """A batch read that takes filters. Spark refuses a reader with ``pushFilters`` unless its own setting
-    ``spark.sql.python.filterPushdown.enabled`` is on, so this one must be asked for."""
+    ``spark.sql.python.filterPushdown.enabled`` is on, so this one must be asked for.
+
+    A DataFrame made so is for one query: Spark keeps what was planned with the first filters, for the DataFrame and
+    everything made of it, and a query with other filters, or none, would miss records. ``load()`` again for each.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Leave out what cannot match. Every filter is handed back, and Spark applies it to the rest."""
