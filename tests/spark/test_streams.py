@@ -213,8 +213,9 @@ def test_SP_15_memory_of_a_worker_does_not_grow_with_the_range(spark: SparkSessi
 
 
 def peaks() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The bytes that came, and the highest peak since then among the Python workers of this machine's executor, one of
-    which reads. Made here, so that it is sent to the workers by value: they do not find the tests."""
+    """The bytes that came, and the highest peak since then among the other Python workers of the executor, one of which
+    reads; this one gets whole batches of Spark's. Made here, so that it is sent by value: workers cannot find the
+    tests."""
 
     def measured(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import os
@@ -223,11 +224,18 @@ def peaks() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        daemon = os.getppid()
-        workers = [int(pid) for pid in Path(f"/proc/{daemon}/task/{daemon}/children").read_text().split()]
+        def children(pid: int) -> list[int]:
+            lists = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+            return [int(child) for each in lists for child in each]
+
+        # By the first batch the one that reads is there. Spark's daemons are children of its Java process, and workers
+        # children of theirs.
+        total = pc.sum(pc.binary_length(next(batches).column(0))).as_py()
+        java = int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
+        workers = [pid for daemon in children(java) for pid in children(daemon) if pid != os.getpid()]
         for pid in workers:
             Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak begins anew
-        total = sum(pc.sum(pc.binary_length(batch.column(0))).as_py() for batch in batches)
+        total += sum(pc.sum(pc.binary_length(batch.column(0))).as_py() for batch in batches)
         found = []
         for pid in workers:
             status = Path(f"/proc/{pid}/status").read_text()
