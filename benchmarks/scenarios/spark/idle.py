@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -18,6 +18,9 @@ from benchmarks.lines import Finding
 from benchmarks.quiet import undisturbed
 from benchmarks.scenarios.spark.stream import folder
 from benchmarks.sides import Ours, topic_name
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
 
 PARTITIONS = 4
 LEAD_S = 5.0
@@ -33,7 +36,7 @@ def measure(bench: Bench) -> Iterator[Finding]:
         query = frame.writeStream.format("noop").option("checkpointLocation", str(place)).start()
         try:
             with psycopg.connect(url, autocommit=True) as connection:
-                _until_it_listens(connection)
+                _until_it_waits(connection, query)
                 time.sleep(LEAD_S)
                 alone = _transactions(connection)
                 began = monotonic()
@@ -47,12 +50,12 @@ def measure(bench: Bench) -> Iterator[Finding]:
     yield Finding(name="spark-idle.statements", value=count / took_s, note=f"in {took_s:.0f} s")
 
 
-def _until_it_listens(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-    """A query that has not started yet is no quiet one."""
+def _until_it_waits(connection: psycopg.Connection[tuple[Any, ...]], query: StreamingQuery) -> None:
+    """A query that is still at its first batch, which is empty, is no quiet one."""
     deadline = monotonic() + START_S
     listening = "select from pg_stat_activity where datname = current_database() and query ilike 'listen %'"
-    while not connection.execute(listening).fetchall():
-        assert monotonic() < deadline, "the query does not listen"
+    while query.lastProgress is None or not connection.execute(listening).fetchall():
+        assert monotonic() < deadline, "the query does not wait"
         time.sleep(0.1)
 
 
