@@ -20,7 +20,7 @@ from benchmarks.scenarios.spark.stream import folder
 from benchmarks.sides import Ours, topic_name
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 PARTITIONS = 4
 LEAD_S = 5.0
