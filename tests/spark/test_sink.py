@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 from trunkline import Client
 from trunkline.engine.routing import partition_of_key
 from trunkline.errors import InvalidArgument, NotFound
-from trunkline.spark.database import database
+from trunkline.spark.database import Identity, database
 from trunkline.spark.options import sink_options
 from trunkline.spark.sink import TopicWriter, check_schema
 from trunkline.spark.staging import Stager
@@ -96,11 +96,7 @@ def put(url: str, *batches: dict[str, Any], **options: str) -> None:
     schema = pa.schema([(name, _KINDS[name]) for name in batches[0]])
     stages = stager.stage(iter([pa.RecordBatch.from_pydict(each, schema=schema) for each in batches]))
     database(url).publish(
-        uuid4().hex,
-        "sink",
-        0,
-        "run",
-        is_named=True,
+        Identity(uuid4().hex, "sink", 0, "run"),
         stage_nos=[stage.stage_no for stage in stages],
         record_counts=[stage.record_count for stage in stages],
         topic_ids={stage.topic.topic_id for stage in stages},
