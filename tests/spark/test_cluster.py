@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from time import sleep
 
+import psycopg
 import pytest
 
 from tests.spark.cluster import Cluster, running_cluster
 from tests.spark.programs import started, wait_for
 from trunkline import Client, Message
+from trunkline.cli.demo_load import OPENED, new_order
+from trunkline.cli.demo_spark import Pipeline
+from trunkline.cli.demo_view import BY_MINUTE
+from trunkline.spark.lake import row_count
 
 DRIVER = Path(__file__).with_name("cluster_driver.py")
 PARTITIONS = 4
@@ -83,3 +90,22 @@ def test_SP_14_a_stream_is_exactly_once_while_executors_are_killed(
         wait_for(lambda: length(topics, "copy") >= records, driver)
         assert driver.poll() is None, log.read_text()[-4000:]
     assert values(topics, "copy") == values(topics, "orders")
+
+
+def test_SP_14_the_demos_pipeline_runs_on_a_cluster_unchanged(
+    cluster: Cluster, tl: Client, db_url: str, tmp_path: Path
+) -> None:
+    """Minutes in the topic and in Parquet are those that SQL makes of the orders."""
+    tl.create_topic("orders", partitions=PARTITIONS)
+    pipeline = Pipeline(db_url, tmp_path / "spark")
+    chance = random.Random(14)
+    tl.publish_many("orders", [new_order(chance, OPENED + timedelta(seconds=number)) for number in range(1_200)])
+    tl.publish("orders", json.dumps({"time": (OPENED + timedelta(days=1)).isoformat()}).encode())
+    program = [sys.executable, "-m", "trunkline.cli.main", "pipeline", "run", str(pipeline.file), "--json"]
+    log = tmp_path / "pipeline.log"
+    with started([*program, "--master", cluster.master, "--until-caught-up"], log, TRUNKLINE_URL=db_url) as running:
+        assert running.wait() == 0, log.read_text()[-4000:]
+    with psycopg.connect(db_url) as connection:
+        ((minutes, orders, _, differ),) = connection.execute(BY_MINUTE.encode()).fetchall()
+    assert (minutes, orders, differ) == (20, 1_200, 0)
+    assert row_count(pipeline.lake) == 20
