@@ -98,10 +98,10 @@ class Stager:
             yield int(partitions[0]), rows
             return
         order = np.argsort(partitions, kind="stable")
-        ordered = rows.take(pa.array(order))
         edges = np.flatnonzero(np.diff(partitions[order])) + 1
-        for start, end in zip([0, *edges], [*edges, len(order)], strict=True):
-            yield int(partitions[order[start]]), ordered.slice(start, end - start)
+        for which in np.split(order, edges):
+            # Taken and not sliced: a slice would keep all rows in memory as long as a quiet partition waits for more.
+            yield int(partitions[which[0]]), rows.take(pa.array(which))
 
     def _partitions(self, topic: Topic, rows: pa.Table) -> Numbers:
         """A given partition, else that of the key, else the one whose turn it is."""
