@@ -146,9 +146,14 @@ class Copying:
                 self._looking = psycopg.connect(self.url, connect_timeout=5, autocommit=True)
             row = self._looking.execute(WRITTEN).fetchone()
         except psycopg.Error:
-            self._looking = None
+            self.look_away()
             return -1
         return int(row[0]) if row else -1
+
+    def look_away(self) -> None:
+        looking, self._looking = self._looking, None
+        if looking is not None:
+            looking.close()
 
     def wait_for(self, count: int) -> None:
         """Until so many records have been written; an application that has failed meanwhile is started again."""
@@ -192,6 +197,7 @@ def copying(url: str, folder: Path, **settings: Any) -> Iterator[Copying]:
     try:
         yield made
     finally:
+        made.look_away()
         for driver in drivers:
             driver.kill()
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -254,11 +253,15 @@ class Gate:
         self._watcher.execute((HOLD % kind).encode())
         self._holder.execute("select pg_advisory_lock(%s, 1)", [LEDGER_LOCK])
 
-    def wait(self) -> int:
-        """Until somebody stands there: the server's process."""
-        row = wait_until(lambda: self._watcher.execute(HELD, [LEDGER_LOCK]).fetchone(), "it waits", deadline_s=WAIT_S)
-        assert row is not None
-        return int(row[0])
+    def wait(self, is_over: Callable[[], object] = lambda: False) -> int:
+        """Until somebody stands there: the server's process. ``is_over`` says that nobody will come."""
+
+        def held() -> list[tuple[Any, ...]]:
+            found = self._watcher.execute(HELD, [LEDGER_LOCK]).fetchall()
+            assert found or not is_over(), "it ended without a commit"
+            return found
+
+        return int(wait_until(held, "it waits", deadline_s=WAIT_S)[0][0])
 
     def end(self) -> None:
         """Let the transaction that waits fail, and whatever else the application has left on the server."""
@@ -293,7 +296,7 @@ def _killed_at_the_gate(work: Copying, kind: str, *, is_committed: bool) -> None
     with gate(work.url) as held:
         held.close(kind)
         driver = work.start()
-        pid = held.wait()
+        pid = held.wait(lambda: not driver.is_running())
         driver.kill()
         if is_committed:
             held.open(pid=pid)
@@ -328,15 +331,16 @@ def test_SP_03_a_database_that_restarts_inside_a_commit_has_it_once(
         topics = Topics(spark, tl, server.url, tmp_path)
         topics.feed(300)
     for kind in ("b", "d"):
-        with gate(server.url) as held, ThreadPoolExecutor(1) as thread:
+        with gate(server.url) as held:
             held.close(kind)
-            run = thread.submit(topics.run, batchRecords=2)
-            held.wait()
+            query = topics.start(batchRecords=2)
+            held.wait(lambda query=query: not query.isActive)  # type: ignore[misc]
             server.kill()
             server.restart()
             # The lock went with the server: whoever comes now passes.
+            wait_until(lambda query=query: not query.isActive, "it ends", deadline_s=WAIT_S)  # type: ignore[misc]
             # Rows that were staged just before may be gone: then nothing was published, and it says so.
-            assert (failure := run.exception(WAIT_S)) is None or "staged" in str(failure)
+            assert (failure := query.exception()) is None or "staged" in str(failure)
         with psycopg.connect(server.url, autocommit=True) as connection:
             connection.execute(RELEASE)
         with trunkline.connect(server.url) as tl:
