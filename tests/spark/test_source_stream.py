@@ -398,7 +398,10 @@ def test_a_checkpoint_of_a_later_version_is_refused_whatever_it_holds(tl: Client
 # -- progress --
 
 
-def test_a_stream_is_seen_among_the_groups_with_its_lag(tl: Client, db_url: str) -> None:
+def test_a_stream_is_seen_among_the_groups_with_its_lag(
+    tl: Client, db_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "REPORT_EVERY_S", 0.0)
     tl.create_topic("orders", partitions=2)
     publish(tl, "orders", *(b"%d" % i for i in range(10)))
     stream = Stream(db_url, startingOffsets="earliest", groupId="spark-orders")

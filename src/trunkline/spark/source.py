@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
@@ -36,6 +37,10 @@ logger = logging.getLogger("trunkline")
 
 IDLE_WAIT_S = 1.0
 """How long an idle query waits for a ring before it looks at the log again."""
+
+
+REPORT_EVERY_S = 1.0
+"""How often a busy query says how far it is: a flushed commit, which a short micro-batch would notice."""
 
 
 class RangePartition(InputPartition):
@@ -114,6 +119,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._fetching = Fetching(options, columns)
         self._target: dict[Place, int] | None = None
         self._reported: Mapping[Place, int] | None = None
+        self._reported_at = 0.0
+        self._planned: tuple[dict[str, Any], dict[str, Topic]] | None = None
         self._initial: Positions | None = None
         self._ends: dict[Place, int] = {}
         self._is_proven = False
@@ -146,7 +153,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         begun = Positions.of_spark(start)
         topics, starts, ends = self._available(begun)
-        self._report(begun.group, topics, starts)
+        self._report(begun.group, topics, starts, may_wait=ends != starts)
         if self._target is None and not self._is_enough(starts, ends):
             if not self._database.wait(topics.values(), IDLE_WAIT_S):
                 return start
@@ -160,15 +167,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._waited_since = None
         kept = {place: begun.proofs[place] for place, end in ends.items() if begun.offsets.get(place) == end}
         planned = self._proven(topics, ends, begun.group, kept=kept, log_epoch=begun.log_epoch)
-        return (replace(planned, begun=begun.settled()) if begun.is_initial else planned).as_spark()
+        said = (replace(planned, begun=begun.settled()) if begun.is_initial else planned).as_spark()
+        self._planned = (said, topics)
+        return said
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The ranges of one micro-batch. Both ends are proven first: after a restart they come from the checkpoint."""
         until = Positions.of_spark(end)
         begun = until.begun if until.begun is not None else Positions.of_spark(start)
-        topics = self._topics_of(until)
-        starts = self._checked(topics, begun)
-        self._checked(topics, until)
+        topics, starts = self._proven_ends(begun, until, end)
         ranges = []
         valid = self._database.ranges(
             [topics[name] for name, _ in until.offsets.keys() - starts.keys() if name in topics]
@@ -288,6 +295,19 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._waited_since = now
         return now - self._waited_since >= self._options.max_delay_s
 
+    def _proven_ends(
+        self, begun: Positions, until: Positions, end: dict[str, Any]
+    ) -> tuple[dict[str, Topic], dict[Place, int]]:
+        """The topics of a micro-batch, and where it begins. An end that was planned a moment ago is proven."""
+        planned, self._planned = self._planned, None
+        if planned is not None and planned[0] == end:
+            with suppress(NotFound):  # then a topic is gone, or another one: look again, and say which
+                return planned[1], self._checked(planned[1], begun)
+        topics = self._topics_of(until)
+        starts = self._checked(topics, begun)
+        self._checked(topics, until)
+        return topics, starts
+
     def _topics_of(self, positions: Positions) -> dict[str, Topic]:
         found = {}
         for name in sorted({topic for topic, _ in positions.offsets}):
@@ -316,12 +336,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return max(offset, self._database.ranges([topics[place[0]]])[place].start)
         return offset
 
-    def _report(self, group: str, topics: Mapping[str, Topic], offsets: Mapping[Place, int]) -> None:
-        if self._reported == offsets:
+    def _report(self, group: str, topics: Mapping[str, Topic], offsets: Mapping[Place, int], *, may_wait: bool) -> None:
+        """Once a second while there is more to read, and when there is not."""
+        is_early = self._reported is not None and monotonic() - self._reported_at < REPORT_EVERY_S
+        if self._reported == offsets or (may_wait and is_early):
             return
         try:
             self._database.report(group, topics, offsets)
-            self._reported = dict(offsets)
+            self._reported, self._reported_at = dict(offsets), monotonic()
         except GroupActive:
             raise
         except TrunklineError as error:
