@@ -1,7 +1,8 @@
 """The payloads of every benchmark, from one generator: the same seed gives the same bytes, on any machine.
 
 ``json`` is an order as an application would write it, about 220 bytes, of which lz4 saves about half in a batch
-(the run prints the measured figure). ``cart`` is as many orders as a size has room for, and a note that fills it up.
+(the run prints the measured figure). ``order`` is one whose text is cut or drawn out until it has exactly a given size.
+``cart`` is as many orders as a size has room for, and a note that fills it up.
 ``random`` cannot be compressed, and is used only where a line says so.
 """
 
@@ -19,7 +20,7 @@ from typing import Literal
 SEED = 20_251_116
 """Printed by every run."""
 
-Kind = Literal["json", "cart", "random"]
+Kind = Literal["json", "order", "cart", "random"]
 
 _TEXT = """
 please leave the parcel with a neighbour or behind green gate ring twice blue box fragile glass handle care
@@ -29,6 +30,7 @@ note urgent return label inside do not bend keep cold dry upright signature need
 waits garden shed porch office reception concierge lobby elevator broken use stairs dog friendly bell loud
 sleeping child quiet
 """
+_ORDER_END = b'"}'
 _CART = b'{"orders":[],"note":""}'
 _COLOURS = ("RED", "BLUE", "GREEN", "BLACK", "WHITE", "GREY")
 
@@ -41,7 +43,7 @@ class Payloads:
     writer: int
     distinct: int = 16_384
     record_bytes: int = 1_024
-    """Of a cart, and of random bytes; an order is as long as it is."""
+    """Of an order, a cart, and random bytes; ``json`` is as long as it is."""
     seed: int = SEED
 
     def batches(self, count: int, records: int, *, first: int = 0) -> list[list[bytes]]:
@@ -62,7 +64,21 @@ def made(payloads: Payloads) -> tuple[bytes, ...]:
     words = _TEXT.split()
     if payloads.kind == "cart":
         return tuple(_cart(chance, number, words, payloads.record_bytes) for number in range(payloads.distinct))
+    if payloads.kind == "order":
+        return tuple(
+            _sized(_order(chance, number, words), payloads.record_bytes) for number in range(payloads.distinct)
+        )
     return tuple(_order(chance, number, words) for number in range(payloads.distinct))
+
+
+def _sized(order: bytes, size: int) -> bytes:
+    """The same order with exactly ``size`` bytes; its text is its last field."""
+    head, _, text = order.removesuffix(_ORDER_END).rpartition(b'"')
+    room = size - len(head) - 1 - len(_ORDER_END)
+    if room < 0:
+        raise ValueError(f"an order without any text has more than {size} bytes")
+    drawn_out = (text + b" ") * (room // (len(text) + 1) + 1)
+    return head + b'"' + drawn_out[:room] + _ORDER_END
 
 
 def _cart(chance: Random, number: int, words: Sequence[str], size: int) -> bytes:

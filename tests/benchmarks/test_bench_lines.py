@@ -9,6 +9,7 @@ import pytest
 from benchmarks.groups import GROUPS
 from benchmarks.lines import Finding, Target, judged, load_targets, paired
 from benchmarks.log import LOG
+from benchmarks.spark import SPARK
 
 TARGETS = {
     "faster": Target("faster", "at_least", "records/s", "", target=2.0),
@@ -19,7 +20,7 @@ TARGETS = {
 
 
 def test_every_line_of_a_scenario_has_a_target_and_the_other_way_round() -> None:
-    measured = [name for scenario in (*LOG.scenarios, *GROUPS.scenarios) for name in scenario.lines]
+    measured = [name for scenario in (*LOG.scenarios, *GROUPS.scenarios, *SPARK.scenarios) for name in scenario.lines]
     assert len(set(measured)) == len(measured)
     assert set(measured) == set(load_targets())
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.payloads import Checksum, Kind, Payloads, checksum, made
 
 
-@pytest.mark.parametrize("kind", ["json", "cart", "random"])
+@pytest.mark.parametrize("kind", ["json", "order", "cart", "random"])
 def test_the_same_seed_gives_the_same_bytes_and_another_writer_others(kind: Kind) -> None:
     payloads = Payloads(kind, writer=1, distinct=50)
     first = made(payloads)
@@ -23,6 +23,13 @@ def test_an_order_is_json_of_about_220_bytes() -> None:
     orders = made(Payloads("json", writer=0, distinct=2_000))
     assert 210 <= mean(map(len, orders)) <= 230
     assert sorted(json.loads(orders[0])) == ["amount", "id", "sku", "text", "time", "user"]
+
+
+def test_a_sized_order_is_json_of_exactly_the_size_asked_for() -> None:
+    for size in (170, 200, 400):
+        orders = made(Payloads("order", writer=0, distinct=2_000, record_bytes=size))
+        assert {len(order) for order in orders} == {size}
+        assert sorted(json.loads(orders[0])) == ["amount", "id", "sku", "text", "time", "user"]
 
 
 def test_a_cart_is_json_of_exactly_the_size_asked_for() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -23,11 +24,8 @@ def place() -> Iterator[Path]:
     path.mkdir(mode=0o755)
     yield path
     for left in path.iterdir():
-        server.reset(left)
-        for file in left.iterdir():
-            file.unlink()
-        left.rmdir()
-    path.rmdir()
+        server.reset(left / "server")
+    shutil.rmtree(path)
 
 
 @pytest.fixture
@@ -36,16 +34,28 @@ def started(start: Start, place: Path, monkeypatch: pytest.MonkeyPatch) -> Start
     return start
 
 
-def test_it_ends_with_a_summary_and_leaves_nothing(started: Start, place: Path) -> None:
-    process = started("demo", "--seconds", "3")
+def test_it_ends_with_a_summary_and_leaves_nothing(started: Start, place: Path, tmp_path: Path) -> None:
+    plot = tmp_path / "demo.png"
+    process = started("demo", "--seconds", "3", "--without-spark", "--plot", str(plot))
     said, complained = (text.decode() for text in process.communicate(timeout=60))
     assert process.returncode == 0, complained
-    published = re.search(r"Published  ([\d,]+) records", said)
+    published = re.search(r"Published  ([\d,]+) orders", said)
     assert published is not None
     assert int(published[1].replace(",", "")) > 0
-    assert f"{published[1]} by the reader of the whole topic" in said
+    assert f"Billed     {published[1]} by the group billing" in said
     assert f"{published[1]} of {published[1]} records are there, every offset once." in said
     assert "written " in said  # a line every two seconds, as there is no terminal
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert list(place.iterdir()) == []
+
+
+def test_with_spark_every_minute_is_right(started: Start, place: Path, tmp_path: Path) -> None:
+    process = started("demo", "--seconds", "15", "--plot", str(tmp_path / "demo.png"))
+    said, complained = (text.decode() for text in process.communicate(timeout=600))
+    assert process.returncode == 0, said + complained
+    published = re.search(r"Published  ([\d,]+) orders", said)
+    assert published is not None
+    assert f"Every minute is right: {published[1]} orders, once each, by way of Spark." in said
     assert list(place.iterdir()) == []
 
 

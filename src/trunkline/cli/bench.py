@@ -52,6 +52,17 @@ def groups(arguments: tuple[str, ...]) -> None:
     _become("groups", arguments)
 
 
+@_benchmark
+def spark(arguments: tuple[str, ...]) -> None:
+    """Measure topics in Spark against its own JDBC source.
+
+    Without --url it starts a PostgreSQL of its own. Needs the extra spark, Java, and PostgreSQL's JDBC driver (Debian's
+    libpostgresql-jdbc-java, or its path in TRUNKLINE_JDBC_JAR). Arguments are handed on to the benchmark, whose exit
+    code it is: 0 all targets reached, 1 a target missed, 2 the server's durability is weakened, 64 wrong use.
+    """
+    _become("spark", arguments)
+
+
 def _become(name: str, arguments: tuple[str, ...]) -> NoReturn:
     if not (REPOSITORY / "benchmarks" / f"{name}.py").exists():
         raise NotFound("the benchmarks are not part of the package: run this in a clone of the repository")

@@ -1,4 +1,4 @@
-"""The load of the demo: writers that publish orders, readers that follow partitions, a thread and a client each."""
+"""The load of the demo: writers that publish orders, a group that bills them, a thread and a client each."""
 
 from __future__ import annotations
 
@@ -9,29 +9,33 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from types import TracebackType
 from uuid import UUID
 
 import trunkline
 from trunkline import Client, Message, TopicDescription, TopicSettings
-from trunkline.engine.backoff import backoff_s
-from trunkline.errors import DeadlineExceeded, LogBroken
+from trunkline.errors import DeadlineExceeded
 
 TOPIC = "orders"
 PARTITIONS = 4
-BATCH = 100
+BATCH = 50
+BATCHES_A_SECOND = 10
 SEGMENT_BYTES = 16 * 1024 * 1024
-READERS = {"first half": (0, 1), "second half": (2, 3), "whole topic": (0, 1, 2, 3)}
 WRITERS = ("web", "app", "shop")
-READ_AT_ONCE = 5_000
+GROUP = "billing"
+CONSUMERS = ("first", "second")
+SHOP_SPEED = 60
+"""The shop's clock runs a minute a second, so that minutes go by while one watches."""
+OPENED = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 DRAIN_S = 30.0
 _NOTE = "please ring twice, leave it at the door, gift wrap, no plastic, call before delivery, thank you"
 _WORDS = tuple(_NOTE.split())
 _SKUS = [f"SKU-{number:05d}" for number in range(2_000)]
 
 
-def new_order(chance: random.Random) -> Message:
+def new_order(chance: random.Random, at: datetime) -> Message:
     """An order as a shop would publish it, keyed by its user."""
     user = f"user-{chance.randrange(20_000)}"
     order = {
@@ -39,10 +43,20 @@ def new_order(chance: random.Random) -> Message:
         "user": user,
         "amount": round(chance.lognormvariate(3, 1), 2),
         "sku": chance.choice(_SKUS),
-        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "time": at.isoformat(timespec="milliseconds"),
         "note": " ".join(chance.choices(_WORDS, k=chance.randrange(4, 16))),
     }
     return Message(json.dumps(order).encode(), key=user)
+
+
+class ShopClock:
+    """The time in the shop, whose day begins when the demo does."""
+
+    def __init__(self) -> None:
+        self._began_at = time.monotonic()
+
+    def now(self) -> datetime:
+        return OPENED + timedelta(seconds=SHOP_SPEED * (time.monotonic() - self._began_at))
 
 
 class Worker(ABC):
@@ -81,16 +95,19 @@ class Worker(ABC):
 
 
 class Writer(Worker):
-    """Publishes batches of orders as fast as they are acknowledged."""
+    """Publishes batches of orders, ten a second, or as fast as they are acknowledged."""
 
-    def __init__(self, name: str, url: str) -> None:
+    def __init__(self, name: str, url: str, clock: ShopClock) -> None:
         super().__init__(name, url)
+        self._clock = clock
         self._took_s: deque[float] = deque(maxlen=200)
         self._chance = random.Random(name)
 
     def work(self, client: Client) -> None:
-        while not self.stopping.is_set():
-            orders = [new_order(self._chance) for _ in range(BATCH)]
+        due_at = time.monotonic()
+        while not self.stopping.wait(max(0.0, due_at - time.monotonic())):
+            due_at = max(due_at + 1 / BATCHES_A_SECOND, time.monotonic() - 1)
+            orders = [new_order(self._chance, self._clock.now()) for _ in range(BATCH)]
             began = time.perf_counter()
             client.publish_many(TOPIC, orders)
             self._took_s.append(time.perf_counter() - began)
@@ -103,48 +120,41 @@ class Writer(Worker):
         return statistics.median(took_s) * 1000 if took_s else 0.0
 
 
-class Reader(Worker):
-    """Follows partitions from their start, and makes sure that no offset is missing or comes twice."""
+class Biller(Worker):
+    """A consumer of the group that handles the orders; the other one has the other partitions."""
 
-    def __init__(self, name: str, url: str, partitions: tuple[int, ...]) -> None:
+    def __init__(self, name: str, url: str) -> None:
         super().__init__(name, url)
-        self.next_offsets = dict.fromkeys(partitions, 1)
+        self.billed = Decimal(0)
 
     def work(self, client: Client) -> None:
-        idle = 0
-        while not self.stopping.is_set():
-            found = [self._read(client, partition) for partition in self.next_offsets]
-            idle = 0 if any(found) else idle + 1
-            if idle:
-                self.stopping.wait(backoff_s(idle - 1, first_s=0.01, max_s=0.25, chance=0.5))
-
-    def _read(self, client: Client, partition: int) -> bool:
-        here = self.next_offsets[partition]
-        batches = client.read_batches(TOPIC, partition=partition, offset=here, max_records=READ_AT_ONCE)
-        for batch in batches:
-            if batch.first_offset != here:
-                raise LogBroken(f"partition {partition}: offset {here} was due, {batch.first_offset} came")
-            here = batch.end
-            self.count += len(batch)
-        self.next_offsets[partition] = here
-        return bool(batches)
+        with client.consumer(TOPIC, group=GROUP, create=True) as consumer:
+            while not self.stopping.is_set():
+                records = consumer.poll(max_records=1_000, wait_s=0.2)
+                orders = [json.loads(record.payload) for record in records]
+                amounts = [Decimal(str(order["amount"])) for order in orders if "amount" in order]
+                self.billed += sum(amounts)
+                consumer.commit()
+                self.count += len(amounts)
 
 
 class Load:
-    """The topic, its writers and readers, from start to the last record read."""
+    """The topic, its writers and the group that handles it, from start to the last record."""
 
     def __init__(self, url: str) -> None:
         self._client = trunkline.connect(url)
         settings = TopicSettings(segment_bytes=SEGMENT_BYTES)
         self._client.create_topic(TOPIC, partitions=PARTITIONS, settings=settings)
-        self.writers = [Writer(name, url) for name in WRITERS]
-        self.readers = [Reader(name, url, partitions) for name, partitions in READERS.items()]
+        self._client.create_group(GROUP, TOPIC)
+        self.clock = ShopClock()
+        self.writers = [Writer(name, url, self.clock) for name in WRITERS]
+        self.billers = [Biller(name, url) for name in CONSUMERS]
         self.began_at = time.monotonic()
         self.wrote_s = 0.0
 
     @property
     def _workers(self) -> list[Worker]:
-        return [*self.writers, *self.readers]
+        return [*self.writers, *self.billers]
 
     def __enter__(self) -> Load:
         for worker in self._workers:
@@ -174,26 +184,26 @@ class Load:
         self.wrote_s = time.monotonic() - self.began_at
         self.check()
 
+    def close_the_day(self) -> None:
+        """One order of the next day: with it all minutes of this one are over."""
+        self._client.publish(TOPIC, json.dumps({"time": (OPENED + timedelta(days=1)).isoformat()}).encode())
+
     def drain(self) -> None:
-        """Wait until every reader has reached the end of its partitions."""
+        """Wait until the group has handled everything."""
         gives_up_at = time.monotonic() + DRAIN_S
-        while any(self.lag(reader) for reader in self.readers):
+        while sum(biller.count for biller in self.billers) < self.published:
             self.check()
             if time.monotonic() > gives_up_at:
-                raise DeadlineExceeded(f"a reader has not reached the end within {DRAIN_S:g} s")
+                raise DeadlineExceeded(f"the group has not handled everything within {DRAIN_S:g} s")
             time.sleep(0.05)
 
     @property
     def published(self) -> int:
         return sum(writer.count for writer in self.writers)
 
-    def ends(self) -> dict[int, int]:
-        return {log.partition: log.end for log in self._client.offsets(TOPIC)}
-
-    def lag(self, reader: Reader, ends: dict[int, int] | None = None) -> int:
-        """How many records of its partitions a reader has still to read."""
-        ends = ends or self.ends()
-        return sum(max(0, ends[part] - at) for part, at in reader.next_offsets.items())
+    def lags(self) -> dict[str, int]:
+        """How far each group is behind, the queries of Spark among them."""
+        return {group.name: group.lag for group in self._client.groups()}
 
     def describe(self) -> TopicDescription:
         return self._client.describe_topic(TOPIC)

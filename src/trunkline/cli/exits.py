@@ -52,6 +52,7 @@ _BY_CLASS: tuple[tuple[type[TrunklineError], int], ...] = (
     (errors.Fenced, CONFLICT),
     (errors.InUse, CONFLICT),
     (errors.GroupActive, CONFLICT),
+    (errors.CheckpointRewound, CONFLICT),
     (errors.ProducerError, CONFLICT),
     (errors.SchemaDamaged, FAILURE),
     (errors.SchemaError, CONFLICT),

@@ -13,6 +13,7 @@ from trunkline.cli.demo import demo
 from trunkline.cli.dev import dev
 from trunkline.cli.doctor import doctor
 from trunkline.cli.group import group
+from trunkline.cli.pipeline import pipeline
 from trunkline.cli.produce import produce
 from trunkline.cli.retention import retention
 from trunkline.cli.run import run
@@ -33,10 +34,14 @@ def cli() -> None:
     """
 
 
-for command in (dev, db, topic, produce, consume, tail, get, group, run, retention, doctor, bench, demo):
+for command in (dev, db, topic, produce, consume, tail, get, group, run, pipeline, retention, doctor, bench, demo):
     cli.add_command(command)
 
 
 def main() -> None:
     """Run the command line; never returns."""
     cli(prog_name="trunkline")
+
+
+if __name__ == "__main__":
+    main()

@@ -74,10 +74,11 @@ def integer_array(values: Sequence[int]) -> IntegerArray:
     return IntegerArray(b"".join(parts))
 
 
-def offset_array(values: Sequence[int]) -> OffsetArray:
-    """Encode eight-byte integers. The driver would choose their width by the values of the first call."""
-    parts = [_HEADER(1, 0, _INT8_OID, len(values), 1)]
-    parts += [_INT8(8, value) for value in values]
+def offset_array(values: Sequence[int | None]) -> OffsetArray:
+    """Encode eight-byte integers; None becomes null. The driver would choose their width by the values of the first
+    call."""
+    parts = [_HEADER(1, int(None in values), _INT8_OID, len(values), 1)]
+    parts += [_NULL if value is None else _INT8(8, value) for value in values]
     return OffsetArray(b"".join(parts))
 
 

@@ -60,18 +60,33 @@ _IDLE = "the transaction did nothing for longer than session_timeout_s; raise it
 
 def translate(error: psycopg.Error) -> TrunklineError:
     """The error of ours that says the same and what to do next. Never contains a password."""
-    state = error.sqlstate
-    if state is None:
-        return _translate_connection(error)
-    primary = error.diag.message_primary or str(error)
+    said = error.diag
+    return translate_state(
+        error.sqlstate,
+        said.message_primary or str(error),
+        hint=said.message_hint,
+        detail=said.message_detail,
+        # InternalError is the driver's own for an answer that it did not expect: where a session ends behind a pooler,
+        # the server's farewell and the pooler's come as two answers to one BEGIN or COMMIT.
+        is_lost=isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError),
+    )
+
+
+def translate_state(
+    state: str | None, primary: str, *, hint: str | None = None, detail: str | None = None, is_lost: bool = True
+) -> TrunklineError:
+    """As ``translate``, for what any driver says: a SQLSTATE, a message, a hint, a detail. Without a SQLSTATE it is the
+    connection that failed, and ``is_lost`` says whether another one may work."""
+    if not state:
+        return _translate_connection(primary, is_lost)
     if state.startswith("TL"):
-        return _translate_ours(state, primary, error)
+        return _translate_ours(state, _sentence(primary, hint), detail or "")
     if state == "XX000" and primary.startswith("cache lookup failed for function"):
         # A call that waited inside a segment's function while the segment was dropped.
         state = "42883"
     found = _BY_STATE.get(state) or (errors.Unavailable if state.startswith("08") else errors.ServerError)
     next_step = _IDLE if state == "25P03" else _NEXT_STEP.get(found)
-    return found(_sentence(f"{primary} ({state})", error.diag.message_hint or next_step))
+    return found(_sentence(f"{primary} ({state})", hint or next_step))
 
 
 def may_pass(error: BaseException) -> bool:
@@ -87,26 +102,22 @@ def may_pass(error: BaseException) -> bool:
     return error.__cause__ is not None and may_pass(error.__cause__)
 
 
-def _translate_ours(state: str, primary: str, error: psycopg.Error) -> TrunklineError:
-    message = _sentence(primary, error.diag.message_hint)
+def _translate_ours(state: str, message: str, detail: str) -> TrunklineError:
     found = errors.class_of(state) or errors.ServerError
     if issubclass(found, errors.OffsetOutOfRange):
-        valid = _RANGE.match(error.diag.message_detail or "")
+        valid = _RANGE.match(detail)
         if valid:
             return found(message, start=int(valid[1]), end=int(valid[2]))
     if issubclass(found, errors.Fenced):
-        return found(message, cursor_ids=[int(number) for number in (error.diag.message_detail or "").split(",")])
+        return found(message, cursor_ids=[int(number) for number in detail.split(",")])
     return found(message)
 
 
-def _translate_connection(error: psycopg.Error) -> TrunklineError:
-    text = " ".join(str(error).split())
+def _translate_connection(said: str, is_lost: bool) -> TrunklineError:
+    text = " ".join(said.split())
     found = next((cls for words, cls in _BY_WORDS if words in text), None)
     if found is None:
-        # InternalError is the driver's own for an answer that it did not expect: where a session ends behind a pooler,
-        # the server's farewell and the pooler's come as two answers to one BEGIN or COMMIT.
-        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError)
-        found = errors.Unavailable if lost else errors.ServerError
+        found = errors.Unavailable if is_lost else errors.ServerError
     return found(_sentence(text, _NEXT_STEP.get(found)))
 
 

@@ -11,10 +11,10 @@ from struct import Struct
 
 from psycopg.sql import SQL, Composed, Identifier
 
-CLIENT_PROTOCOL = 2
+CLIENT_PROTOCOL = 3
 """What this client speaks; the schema says in ``oldest_client`` what it still serves."""
 
-SCHEMA_VERSION_MIN = 2
+SCHEMA_VERSION_MIN = 3
 """The oldest schema that this client works with."""
 
 HELLO = "select * from trunkline.schema_hello(%s::int4)"
@@ -43,6 +43,22 @@ RANGE = 'select partition, start, "end" from trunkline.log_range(%s::int4, %s::i
 OFFSET_AT = "select trunkline.log_offset_at(%s::int4, %s::int4, %s)"
 PIN = "select incarnation, batch_id, log_epoch from trunkline.log_pin(%s::int4, %s::int4, %s)"
 CHECK_PIN = "select trunkline.log_check_pin(%s::int4, %s::int4, %s, %s, %s, %s)"
+RANGES = (
+    'select id, r.partition, r.start, r."end" from unnest(%s) as topic(id), '
+    "lateral trunkline.log_range(topic.id, null) r order by 1, 2"
+)
+"""The logs of several topics, by id."""
+PINS = (
+    "select p.incarnation, p.batch_id, p.log_epoch "
+    "from unnest(%s, %s, %s) with ordinality as place(topic_id, partition, at, n), "
+    "lateral trunkline.log_pin(place.topic_id, place.partition, place.at) p order by place.n"
+)
+CHECK_PINS = (
+    "select trunkline.log_check_pin(topic_id, partition, at, incarnation, batch_id, %s) "
+    "from unnest(%s, %s, %s, %s, %s) "
+    "as place(topic_id, partition, at, incarnation, batch_id)"
+)
+GROUP_REPORT = "select trunkline.group_report(%s, %s, %s, %s)"
 TOPICS = "select * from trunkline.topic_list(%s)"
 TOPIC_CREATE = "select trunkline.topic_create(%s, %s::int4, %s::jsonb)"
 TOPIC_ALTER = "select trunkline.topic_alter(%s, %s::jsonb)"
@@ -81,6 +97,14 @@ GROUP_LIST = "select * from trunkline.group_list()"
 GROUP_DESCRIBE = "select * from trunkline.group_describe(%s)"
 GROUP_SEEK = "select partition, from_offset, to_offset from trunkline.group_seek(%s, %s, %s::int4, %s, %s, %s, %s, %s)"
 GROUP_DELETE = "select trunkline.group_delete(%s, %s)"
+SINK_STAGE_OPEN = "select trunkline.sink_stage_open()"
+SINK_PUT = "select trunkline.sink_put(%s::int4, %s, %s::int4, %s::int4, %s::int4, %s::int4, %s, %s, %s, %s, %s)"
+SINK_COMMIT = (
+    "select sink_no, state, was_known, full_segments from trunkline.sink_commit(%s, %s, %s, %s, %s, %s, %s, %s)"
+)
+SINK_STEP = "select state, full_segments from trunkline.sink_step(%s::int4, %s)"
+SINK_DISCARD = "select trunkline.sink_discard(%s)"
+SINK_SWEEP = "select trunkline.sink_sweep()"
 MEMBER_SESSION = "select trunkline.member_session(%s::int4), set_config('idle_session_timeout', %s, false)"
 MEMBER_BEAT = "select trunkline.member_beat(%s::int4)"
 MEMBER_JOIN = "select trunkline.member_join(%s::int4, %s::int4, %s, %s, %s, %s)"

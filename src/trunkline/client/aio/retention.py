@@ -34,6 +34,7 @@ class Retention:
         done += await self._steps(topic, ("drop",))
         await self._expire_producers()
         await self._server.change(protocol.GROUP_SWEEP, [None])
+        await self._server.change(protocol.SINK_SWEEP)
         return done
 
     async def drop(self, segments: list[int]) -> list[RetentionStep]:

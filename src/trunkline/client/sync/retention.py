@@ -35,6 +35,7 @@ class Retention:
         done += self._steps(topic, ("drop",))
         self._expire_producers()
         self._server.change(protocol.GROUP_SWEEP, [None])
+        self._server.change(protocol.SINK_SWEEP)
         return done
 
     def drop(self, segments: list[int]) -> list[RetentionStep]:

@@ -1,7 +1,7 @@
 -- Moves the log start of a topic past the sealed segments that its retention no longer keeps: those whose newest
 -- record is older than retention_age_s, the oldest ones while all of them together are over retention_bytes, and, with
 -- retention_consumed, those that every group of the topic has passed. Age and bytes wait for nobody; consumption waits for
--- a first group.
+-- a first group. All of them wait for a sink that is halfway through publishing what it has staged there.
 -- A segment goes only after every older one. Returns what was released; drop each with segment_drop after this
 -- transaction has committed.
 -- locks: the topic
@@ -35,6 +35,9 @@ begin
             when total > topic.retention_bytes then 'bytes'
             when topic.retention_consumed and trunkline.segment_is_consumed(segment.segment_id) then 'consumed' end;
         exit when reason is null;
+        -- Locked before it is looked at: a sink that begins meanwhile holds the row, and is seen in a later statement.
+        perform from trunkline.segment s where s.segment_id = segment.segment_id for update;
+        exit when trunkline.segment_is_awaited(segment.segment_id);
         segment_id := segment.segment_id;
         byte_count := segment.byte_count;
         record_count := (

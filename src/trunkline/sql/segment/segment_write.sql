@@ -12,21 +12,9 @@ language plpgsql volatile
 as $$
 declare
     name constant text := 'segment_' || segment_id;
-    tip  record;
+    tip  record := trunkline.partition_tip(partition_id, segment_id);
     xid  constant bigint := pg_current_xact_id()::text::bigint;
 begin
-    select p.partition, sp.first_offset as next_offset, sp.time_floor as append_time, sp.transaction_id,
-        sp.transaction_count
-    into strict tip
-    from trunkline.topic_partition p join trunkline.segment_partition sp on sp.partition_id = p.partition_id
-    where p.partition_id = segment_write.partition_id and sp.segment_id = segment_write.segment_id;
-    execute format(
-        'select $1, coalesce(b.first_offset + b.record_count, $2), coalesce(b.append_time, $3),
-             coalesce(b.transaction_id, $4), coalesce(b.transaction_count, $5)
-         from (values (1)) one left join lateral (
-             select x.* from trunkline.%I x where x.partition = $1 order by x.first_offset desc limit 1) b on true', name)
-        into tip.partition, tip.next_offset, tip.append_time, tip.transaction_id, tip.transaction_count
-        using tip.partition, tip.next_offset, tip.append_time, tip.transaction_id, tip.transaction_count;
     if tip.transaction_id is distinct from xid then
         tip.transaction_count := 0;
     end if;

@@ -1,0 +1,27 @@
+"""One Spark session for all tests of this folder, and topics for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+import trunkline
+import trunkline.spark
+from trunkline import Client
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Two threads, tasks tried four times."""
+    session = trunkline.spark.session("trunkline-tests", master="local[2,4]", quick_start=True)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def tl(db_url: str) -> Iterator[Client]:
+    """A client of the test's own database."""
+    with trunkline.connect(db_url) as client:
+        yield client
