@@ -62,9 +62,10 @@ def stop() -> None:
         session.cache_clear()
 
 
-def topic_frame(url: str, topic: str) -> DataFrame:
-    """A topic, read as a user would: all its columns, defaults."""
-    return session().read.format("trunkline").options(url=url, subscribe=topic).load()
+def topic_frame(url: str, topic: str, columns: str | None = None) -> DataFrame:
+    """A topic, read as a user would: all its columns, or those that are named."""
+    reader = session().read.format("trunkline").options(url=url, subscribe=topic)
+    return (reader if columns is None else reader.schema(columns)).load()
 
 
 def to_noop(frame: DataFrame) -> None:

@@ -23,6 +23,8 @@ JAR_VARIABLE = "TRUNKLINE_JDBC_JAR"
 JAR = Path("/usr/share/java/postgresql.jar")
 MISSING = f"not measured: no JDBC driver; install Debian's libpostgresql-jdbc-java, or name its jar in {JAR_VARIABLE}"
 DRIVER = "org.postgresql.Driver"
+SAME_COLUMNS = "offset BIGINT, value BINARY, timestamp TIMESTAMP"
+"""What ``read`` brings, as columns of a topic."""
 FETCH_ROWS = 10_000
 WRITE_ROWS = 10_000
 

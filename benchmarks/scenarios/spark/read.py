@@ -69,6 +69,7 @@ def _sources(bench: Bench, ours: Filled, theirs: Filled | None) -> dict[str, Sou
     url = bench.url("fast")
     found = {
         "topic": Source(partial(topic_frame, url, topic_name(ours.log)), "value", ours.tally),
+        "columns": Source(partial(topic_frame, url, topic_name(ours.log), jdbc.SAME_COLUMNS), "value", ours.tally),
         "ceiling": Source(partial(ceiling_frame, ours.records), "value", None),
     }
     if theirs is not None:
@@ -103,8 +104,9 @@ def ceiling_frame(records: int) -> DataFrame:
 def _findings(rates: Rates, note: str) -> Iterator[Finding]:
     yield paired("spark-read.ceiling", rates.noop["topic"], rates.noop["ceiling"], note=note)
     if rates.noop["jdbc"]:
-        yield paired("spark-read.jdbc", rates.noop["topic"], rates.noop["jdbc"], note=note)
-        yield paired("spark-read.touched", rates.touched["topic"], rates.touched["jdbc"], note=note)
+        same = f"{note}, the same three columns"
+        yield paired("spark-read.jdbc", rates.noop["columns"], rates.noop["jdbc"], note=same)
+        yield paired("spark-read.touched", rates.touched["columns"], rates.touched["jdbc"], note=same)
     else:
         yield Finding(name="spark-read.jdbc", note=jdbc.MISSING)
         yield Finding(name="spark-read.touched", note=jdbc.MISSING)
