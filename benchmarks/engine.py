@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -19,38 +18,22 @@ if TYPE_CHECKING:
 THREADS = 2
 TASKS = 4
 REPOSITORY = Path(__file__).resolve().parents[1]
-_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 @cache
 def session() -> SparkSession:
     """The session of the run, started when the first line needs it. Both sides run in it."""
-    from pyspark.sql import SparkSession
-
+    import trunkline.spark
     from benchmarks.baselines.ceiling import CeilingSource
 
     # Spark's Python processes must find the benchmark's own source.
     search = os.pathsep.join(filter(None, [str(REPOSITORY), str(REPOSITORY / "src"), os.environ.get("PYTHONPATH")]))
     os.environ["PYTHONPATH"] = search
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = (
-        SparkSession.builder.master(f"local[{THREADS},4]")
-        .appName("trunkline-bench")
-        .config("spark.driver.memory", "2g")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", str(THREADS))
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.streaming.checkpointFileManagerClass", _FILES)
-    )
+    config = {"spark.driver.memory": "2g", "spark.sql.streaming.numRecentProgressUpdates": "10000"}
     jar = jdbc.find_jar()
     if jar is not None:
-        builder = builder.config("spark.driver.extraClassPath", str(jar))
-    started: SparkSession = builder.getOrCreate()
-    started.sparkContext.setLogLevel("ERROR")
+        config["spark.driver.extraClassPath"] = str(jar)
+    started = trunkline.spark.session("trunkline-bench", master=f"local[{THREADS},4]", config=config)
     started.dataSource.register(CeilingSource)
     return started
 
