@@ -80,7 +80,7 @@ def a_reader(url: str, **options: str) -> DataSourceReader:
 
 
 def planned(reader: DataSourceReader) -> list[Range]:
-    return [each.value for each in reader.partitions() if each.value is not None]
+    return [range_ for each in reader.partitions() if each.value is not None for range_ in each.value]
 
 
 def rows_read(reader: DataSourceReader) -> Rows:

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trunkline.spark.ranges import Place, Range, limited, split
+from trunkline.spark.ranges import Place, Range, gathered, limited, split
 from trunkline.spark.staging import RECORD_ALONE_BYTES, cut
 
 lengths = st.integers(0, 40) | st.integers(0, 10**12)
@@ -40,6 +40,18 @@ def test_pieces_are_exactly_the_records_of_the_ranges(
             assert piece.start == here < piece.end <= whole.end
             here = piece.end
     assert list(left) == []
+
+
+@settings(deadline=None)
+@given(some_ranges(), st.integers(0, 60))
+def test_small_pieces_are_read_by_one_task_and_each_is_read_once(ranges: list[Range], most: int) -> None:
+    pieces = [r for r in ranges if len(r)]
+    tasks = gathered(pieces, most)
+    assert [piece for task in tasks for piece in task] == pieces
+    assert all(task for task in tasks)
+    assert all(len(task) == 1 or sum(map(len, task)) <= most for task in tasks)
+    for one, other in pairwise(tasks):
+        assert sum(map(len, one)) + len(other[0]) > most, "they could have been one task"
 
 
 @settings(deadline=None)

@@ -109,7 +109,8 @@ def test_SP_01_records_of_a_task_come_in_order(filled: str) -> None:
     for piece in a_reader(filled, subscribe="orders", minPartitions="9").partitions():
         reader = a_reader(filled, subscribe="orders")
         offsets = [row["offset"] for batch in reader.read(piece) for row in batch.to_pylist()]  # type: ignore[union-attr]
-        assert offsets == list(range(piece.value.start, piece.value.end))
+        (read,) = piece.value
+        assert offsets == list(range(read.start, read.end))
 
 
 def test_SP_01_some_partitions_alone(filled: str) -> None:

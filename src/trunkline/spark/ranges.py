@@ -38,6 +38,20 @@ def split(ranges: Sequence[Range], min_partitions: int | None, max_records: int 
     return [piece for range_, count in zip(full, counts, strict=True) for piece in _cut(range_, count)]
 
 
+def gathered(pieces: Sequence[Range], most: int) -> list[tuple[Range, ...]]:
+    """What one task reads, one range after the other: neighbours of at most ``most`` records together, larger ones
+    alone. Every piece once, in order."""
+    tasks: list[list[Range]] = []
+    size = most
+    for piece in pieces:
+        if size + len(piece) > most:
+            tasks.append([])
+            size = 0
+        tasks[-1].append(piece)
+        size += len(piece)
+    return [tuple(task) for task in tasks]
+
+
 def limited(starts: Mapping[Place, int], ends: Mapping[Place, int], most: int | None) -> dict[Place, int]:
     """Ends such that at most ``most`` records lie between; each partition gets its share of what waits, at least one
     while there is one. Where the limit is too low for that, those with the most come first, so that nobody is passed

@@ -31,7 +31,7 @@ from trunkline.spark.filters import Narrowing
 from trunkline.spark.options import SourceOptions
 from trunkline.spark.planning import Plan, check_order
 from trunkline.spark.positions import Positions, Proof
-from trunkline.spark.ranges import Place, Range, limited, split
+from trunkline.spark.ranges import Place, Range, gathered, limited, split
 
 logger = logging.getLogger("trunkline")
 
@@ -43,11 +43,15 @@ REPORT_EVERY_S = 1.0
 """How often a busy query says how far it is: a flushed commit, which a short micro-batch would notice."""
 
 
-class RangePartition(InputPartition):
-    """What one task reads."""
+GATHERED_RECORDS = 1_000
+"""Ranges of a micro-batch that are no more together are one task's: starting one costs more than reading them."""
 
-    def __init__(self, range_: Range) -> None:
-        super().__init__(range_)
+
+class RangePartition(InputPartition):
+    """What one task reads, one range after the other."""
+
+    def __init__(self, ranges: tuple[Range, ...]) -> None:
+        super().__init__(ranges)
 
 
 @dataclass(frozen=True)
@@ -59,16 +63,13 @@ class Fetching:
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The records of one partition of Spark's. Spark hands None where a read has no partitions."""
-        if partition is None or partition.value is None:
-            return iter(())
-        options = self.options
-        return RangeReader(
-            options.read_url,
-            partition.value,
-            self.columns,
-            options.read_bytes,
-            may_lag=options.read_url != options.url,
-        ).batches()
+        if partition is not None and partition.value is not None:
+            for range_ in partition.value:
+                yield from self._reader(range_).batches()
+
+    def _reader(self, range_: Range) -> RangeReader:
+        url, options = self.options.read_url, self.options
+        return RangeReader(url, range_, self.columns, options.read_bytes, may_lag=url != options.url)
 
 
 class TopicReader(DataSourceReader):
@@ -90,7 +91,7 @@ class TopicReader(DataSourceReader):
             first, last = self._narrowing.narrow(connected, topic, place[1], starts[place], end)
             ranges.append(_range(topic, place[1], first, last))
         pieces = split(ranges, self._options.min_partitions, self._options.max_records)
-        return [RangePartition(piece) for piece in pieces] or [InputPartition(None)]
+        return [RangePartition((piece,)) for piece in pieces] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._fetching.read(partition)
@@ -185,7 +186,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 first = starts[place] if place in starts else self._beginning(place, valid[place])
                 ranges.append(_range(topics[place[0]], place[1], min(first, last), last))
         pieces = split(ranges, self._options.min_partitions, self._options.max_records)
-        return [RangePartition(piece) for piece in pieces] or [InputPartition(None)]
+        most = min(GATHERED_RECORDS, self._options.max_records or GATHERED_RECORDS)
+        if self._options.min_partitions is not None:
+            most = 0
+        return [RangePartition(task) for task in gathered(pieces, most)] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._fetching.read(partition)
