@@ -18,7 +18,15 @@ import trunkline.spark
 from tests.spark.programs import free_port, packages, run_program, spark_class, started, wait_for
 from trunkline import Client, Message
 from trunkline.errors import InvalidArgument
-from trunkline.spark.defaults import CHECKPOINTS, PUSH_DOWN, ZONE, settings_elsewhere, settings_for, shortcomings
+from trunkline.spark.defaults import (
+    CHECKPOINTS,
+    PUSH_DOWN,
+    PYTHON_START,
+    ZONE,
+    settings_elsewhere,
+    settings_for,
+    shortcomings,
+)
 
 
 def test_importing_the_room_needs_no_spark() -> None:
@@ -148,7 +156,8 @@ def test_what_the_machines_spark_is_set_to_wins_over_ours(tmp_path: Path) -> Non
 
 
 def test_a_cluster_gets_nothing_that_is_for_one_machine() -> None:
-    assert set(settings_for("spark://there:7077")) == {ZONE, PUSH_DOWN, "spark.ui.showConsoleProgress"}
+    everywhere = {ZONE, PUSH_DOWN, PYTHON_START, "spark.ui.showConsoleProgress"}
+    assert set(settings_for("spark://there:7077")) == everywhere
     assert settings_for("local[3,4]")["spark.sql.shuffle.partitions"] == "3"
 
 

@@ -15,6 +15,7 @@ LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 ZONE = "spark.sql.session.timeZone"
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
+PYTHON_START = "spark.python.authenticate.socketTimeout"
 
 _UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 _FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -41,7 +42,7 @@ def settings_for(master: str) -> dict[str, str]:
         PUSH_DOWN: "true",
         "spark.ui.showConsoleProgress": "false",
         # 15 s, Spark's own, are too short for a Python that starts on a busy machine: the query would fail.
-        "spark.python.authenticate.socketTimeout": "120s",
+        PYTHON_START: "120s",
     }
     if is_local(master):
         wanted |= {
