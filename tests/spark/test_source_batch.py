@@ -48,7 +48,9 @@ def fill(tl: Client, url: str) -> None:
     tl.publish_many("orders", [Message(b"n%d" % i, key=None if i % 2 else b"", partition=1) for i in range(9)])
     for i in range(140):
         tl.publish("orders", b"single %d" % i, partition=2, key=f"s{i}" if i % 3 else None)
-    tl.publish_many("clicks", [Message(b"c%d" % i, headers=ODD_HEADERS if i % 2 else None) for i in range(10)])
+    tl.publish_many(
+        "clicks", [Message(b"c%d" % i, headers=ODD_HEADERS if i % 2 else None, partition=1) for i in range(10)]
+    )
     roll(url, "orders")
     tl.publish("orders", b"", key=b"\x00\xff", headers={"x": "y"}, partition=0)
     for i in range(70):
