@@ -10,6 +10,7 @@ import pytest
 import trunkline
 from tests.cli.conftest import Run
 from trunkline import Client
+from trunkline.sql import script
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def plain_role(empty_url: str) -> Iterator[str]:
 
 def test_install_verify_and_uninstall(run: Run, empty_url: str) -> None:
     installed = run("db", "install", "--roles", "none", "--url", empty_url)
-    assert (installed.exit_code, installed.stdout) == (0, "installed schema version 2\n")
+    assert (installed.exit_code, installed.stdout) == (0, f"installed schema version {script.schema_version()}\n")
     again = run("db", "install", "--roles", "none", "--url", empty_url)
     assert (again.exit_code, "was installed before" in again.stdout) == (0, True)
     assert run("db", "upgrade", "--url", empty_url).exit_code == 0

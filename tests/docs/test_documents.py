@@ -40,7 +40,7 @@ def test_python_snippets_run(name: str, code: str, tmp_path_factory: pytest.Temp
         tl.create_topic("orders", partitions=4) if "create_topic" not in code else None
     try:
         done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+            [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
     finally:

@@ -191,7 +191,7 @@ MUTANTS = [
         "max(offset) + 1 over the rows that are left",
         scenes.everything_expires,
         {"inconsistent-offsets"},
-        [("segment_write", "sp.first_offset as next_offset,", "1::bigint as next_offset,")],
+        [("partition_tip", "select p.partition, sp.first_offset,", "select p.partition, 1::bigint,")],
     ),
     Mutant(
         "a producer whose sequence nobody looks at",
