@@ -7,7 +7,7 @@ SHELL := /bin/sh
 
 define HELP
 make setup        fetch uv and the locked dependencies into .tools and .venv
-make demo         start a Postgres, write and read with a live table, end with a summary
+make demo         producers, a group and a Spark pipeline on a Postgres of its own, live, with a summary
 make test         run the tests in their short forms
 make check        lint, types, imports, generated files, acceptance numbers
 make fix          fix what can be fixed: lint, format, generated files

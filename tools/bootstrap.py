@@ -69,7 +69,7 @@ WITHOUT = {
 NEXT = """\
 Ready. What to do next:
 
-  make demo     start a Postgres, write and read with a live table
+  make demo     producers, a group and a Spark pipeline on a Postgres of its own
   make test     run the tests
   make          list all commands
 

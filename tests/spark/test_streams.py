@@ -163,7 +163,7 @@ def test_a_checkpoint_of_another_source_is_refused_and_nothing_is_written(
     assert tl.groups() == []
 
 
-def test_SP_07_SP_09_spark_is_told_what_was_lost_and_what_to_do(
+def test_SP_07_spark_is_told_what_was_lost_and_what_to_do(
     spark: SparkSession, tl: Client, db_url: str, tmp_path: Path
 ) -> None:
     password = str(psycopg.conninfo.conninfo_to_dict(db_url)["password"])
