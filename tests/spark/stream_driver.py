@@ -65,6 +65,7 @@ def stream(spark: SparkSession, settings: Settings) -> StreamingQuery:
         .option("subscribe", "in")
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", str(settings.records_each))
+        .option("minPartitions", "2")  # tasks beside each other: few records would share one
         .load()
     )
     writer = (
