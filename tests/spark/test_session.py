@@ -15,11 +15,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import trunkline.spark
-from tests.spark.programs import free_port, packages, run_program, spark_class, started, wait_for
+from tests.spark.programs import DEADLINE_S, free_port, packages, run_program, spark_class, started, wait_for
 from trunkline import Client, Message
 from trunkline.errors import InvalidArgument
 from trunkline.spark.defaults import (
     CHECKPOINTS,
+    LOCAL_SOCKETS,
     PUSH_DOWN,
     PYTHON_START,
     ZONE,
@@ -156,7 +157,7 @@ def test_what_the_machines_spark_is_set_to_wins_over_ours(tmp_path: Path) -> Non
 
 
 def test_a_cluster_gets_nothing_that_is_for_one_machine() -> None:
-    everywhere = {ZONE, PUSH_DOWN, PYTHON_START, "spark.ui.showConsoleProgress"}
+    everywhere = {ZONE, PUSH_DOWN, PYTHON_START, LOCAL_SOCKETS, "spark.ui.showConsoleProgress"}
     assert set(settings_for("spark://there:7077")) == everywhere
     assert settings_for("local[3,4]")["spark.sql.shuffle.partitions"] == "3"
 
@@ -212,6 +213,29 @@ def test_what_spark_submit_was_told_wins_over_ours(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == ["local[1,2]", "mine", "3", "UTC"]
+
+
+LEFT_BEHIND = """
+import os, sys, trunkline.spark
+spark = trunkline.spark.session(master="local[2,4]")
+options = {"url": sys.argv[1], "subscribe": "orders", "startingOffsets": "earliest"}
+for _ in range(2):
+    print(len(spark.read.format("trunkline").options(**options).load().limit(1).collect()))
+query = spark.readStream.format("trunkline").options(**options).load().writeStream.format("noop").start()
+query.processAllAvailable()
+query.stop()
+"""
+
+
+def test_workers_that_are_left_behind_say_nothing(tl: Client, db_url: str) -> None:
+    """A limit leaves a worker with its hands full, and the end of a stream leaves the one that planned it."""
+    tl.create_topic("orders", partitions=1)
+    for _ in range(50):
+        tl.publish_many("orders", [b"x" * 1000] * 1000)
+    command = [sys.executable, "-c", LEFT_BEHIND, db_url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert (done.returncode, done.stdout) == (0, "1\n1\n"), done.stderr
+    assert [line for line in done.stderr.splitlines() if "incubator" not in line] == []
 
 
 READING = """

@@ -16,6 +16,7 @@ ZONE = "spark.sql.session.timeZone"
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 PYTHON_START = "spark.python.authenticate.socketTimeout"
+LOCAL_SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 _UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 _FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -44,6 +45,9 @@ def settings_for(master: str) -> dict[str, str]:
         # 15 s, Spark's own, are too short for a Python that starts on a busy machine: the query would fail.
         PYTHON_START: "120s",
     }
+    if os.name == "posix":
+        # Between Java and Python. Over TCP, as Spark sends it, each task waits 40 ms for an acknowledgement.
+        wanted[LOCAL_SOCKETS] = "true"
     if is_local(master):
         wanted |= {
             # Spark's own way of writing a file of a checkpoint forks a process for each: 70 to 100 ms a batch.

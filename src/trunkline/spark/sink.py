@@ -30,6 +30,9 @@ from trunkline.nearest import nearest_name
 from trunkline.spark.database import Identity, database
 from trunkline.spark.options import SinkOptions
 from trunkline.spark.staging import Stage, Stager
+from trunkline.spark.workers import leave_quietly
+
+leave_quietly()
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"

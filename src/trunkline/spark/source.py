@@ -7,7 +7,9 @@ fetch their ranges (``fetch.py``).
 from __future__ import annotations
 
 import logging
+import os
 import secrets
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,14 +28,16 @@ from pyspark.sql.streaming.datasource import (
 from trunkline.errors import GroupActive, NotFound, OffsetOutOfRange, TrunklineError
 from trunkline.records import PartitionRange, Topic
 from trunkline.spark.database import Database, database
-from trunkline.spark.fetch import RangeReader
 from trunkline.spark.filters import Narrowing
 from trunkline.spark.options import SourceOptions
 from trunkline.spark.planning import Plan, check_order
 from trunkline.spark.positions import Positions, Proof
 from trunkline.spark.ranges import Place, Range, gathered, limited, split
+from trunkline.spark.workers import leave_quietly
 
 logger = logging.getLogger("trunkline")
+
+leave_quietly()
 
 IDLE_WAIT_S = 1.0
 """How long an idle query waits for a ring before it looks at the log again."""
@@ -65,11 +69,14 @@ class Fetching:
         """The records of one partition of Spark's. Spark hands None where a read has no partitions."""
         if partition is not None and partition.value is not None:
             for range_ in partition.value:
-                yield from self._reader(range_).batches()
+                yield from self._batches(range_)
 
-    def _reader(self, range_: Range) -> RangeReader:
+    def _batches(self, range_: Range) -> Iterator[pa.RecordBatch]:
+        # Only tasks fetch. The process that plans a stream starts with its query, and would wait a second for this.
+        from trunkline.spark.fetch import RangeReader
+
         url, options = self.options.read_url, self.options
-        return RangeReader(url, range_, self.columns, options.read_bytes, may_lag=url != options.url)
+        return RangeReader(url, range_, self.columns, options.read_bytes, may_lag=url != options.url).batches()
 
 
 class TopicReader(DataSourceReader):
@@ -205,7 +212,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing: what is done shows in ``latestOffset``, also for the last batch."""
 
     def stop(self) -> None:
-        """Nothing to give back: connections go with the process."""
+        """Nothing to give back: connections go with the process.
+
+        Where Spark has closed its end, the process is over. Its answer would reach nobody, and failing to write it
+        would end the query with a traceback on the terminal.
+        """
+        if isinstance(sys.exc_info()[1], EOFError):
+            os._exit(0)
 
     # -- how it is done --
 
