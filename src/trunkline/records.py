@@ -35,6 +35,15 @@ class Position(msgspec.Struct, frozen=True, gc=False):
     offset: int
 
 
+class PendingPosition(msgspec.Struct, frozen=True, gc=False):
+    """Where a record will stand when the caller's transaction commits. The batch that holds it carries the
+    ``transaction_id``, and its offset is given out then."""
+
+    topic: str
+    partition: int
+    transaction_id: int
+
+
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One message in the log."""
 

@@ -14,7 +14,7 @@ from psycopg.sql import SQL, Composed, Identifier
 CLIENT_PROTOCOL = 3
 """What this client speaks; the schema says in ``oldest_client`` what it still serves."""
 
-SCHEMA_VERSION_MIN = 3
+SCHEMA_VERSION_MIN = 4
 """The oldest schema that this client works with."""
 
 HELLO = "select * from trunkline.schema_hello(%s::int4)"
@@ -105,6 +105,25 @@ SINK_COMMIT = (
 SINK_STEP = "select state, full_segments from trunkline.sink_step(%s::int4, %s)"
 SINK_DISCARD = "select trunkline.sink_discard(%s)"
 SINK_SWEEP = "select trunkline.sink_sweep()"
+OUTBOX_PUT_NAMES = (
+    "topic_id",
+    "incarnation",
+    "expected_partitions",
+    "partitions",
+    "counts",
+    "keys",
+    "payloads",
+    "header_counts",
+    "header_names",
+    "header_values",
+)
+_OUTBOX_PUT_TYPES = ("int4", "int8", "int4", "int4[]", "int4[]", "bytea[]", "bytea[]", "int4[]", "text[]", "bytea[]")
+_OUTBOX_PUT = "select transaction_id, open_segment_id, is_full from trunkline.outbox_put({})"
+OUTBOX_PUT = _OUTBOX_PUT.format(", ".join(f"cast(%s as {kind})" for kind in _OUTBOX_PUT_TYPES))
+OUTBOX_PUT_NAMED = _OUTBOX_PUT.format(
+    ", ".join(f"cast(:{name} as {kind})" for name, kind in zip(OUTBOX_PUT_NAMES, _OUTBOX_PUT_TYPES, strict=True))
+)
+"""For connections of others: parameters by their place, or by name, and types that every driver understands."""
 MEMBER_SESSION = "select trunkline.member_session(%s::int4), set_config('idle_session_timeout', %s, false)"
 MEMBER_BEAT = "select trunkline.member_beat(%s::int4)"
 MEMBER_JOIN = "select trunkline.member_join(%s::int4, %s::int4, %s, %s, %s, %s)"

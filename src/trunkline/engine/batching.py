@@ -14,7 +14,8 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from trunkline.engine.routing import partition_of_key
-from trunkline.records import HeaderPairs
+from trunkline.errors import NotFound
+from trunkline.records import HeaderPairs, Topic
 
 RECORD_OVERHEAD_BYTES = 32
 """Counted for each record beside its own bytes, so that a batch of empty records has an end too."""
@@ -178,3 +179,26 @@ def route(parcel: Parcel, partitions: int, sticky: int) -> dict[int, Sequence[in
             partition = sticky if key is None else partition_of_key(key, partitions)
         routed.setdefault(partition, []).append(index)
     return dict(sorted(routed.items()))
+
+
+class Routed(msgspec.Struct, frozen=True):
+    """Records sorted by partition: ``partitions`` says which places of the caller's order each one has, ``parcel`` has
+    them one partition after the other. ``expected_partitions``: the count that keys were routed by."""
+
+    partitions: dict[int, Sequence[int]]
+    parcel: Parcel
+    expected_partitions: int | None
+
+
+def routed(topic: Topic, parcel: Parcel, sticky: int) -> Routed:
+    """Where each record goes, in a topic as it is known; NotFound for a partition that it has not."""
+    partitions = route(parcel, topic.partitions, sticky)
+    for partition in partitions:
+        if partition >= topic.partitions:
+            raise NotFound(
+                f"topic {topic.name} has no partition {partition}; its partitions are 0 to {topic.partitions - 1}"
+            )
+    by_key = parcel.keys is not None and not isinstance(parcel.partitions, int)
+    if len(partitions) > 1:
+        parcel = parcel.pick([index for indexes in partitions.values() for index in indexes])
+    return Routed(partitions, parcel, topic.partitions if by_key else None)

@@ -20,7 +20,7 @@ from trunkline.client.aio.connection import Row
 from trunkline.client.aio.server import Server
 from trunkline.client.aio.topics import Topics
 from trunkline.client.arrays import EncodedArray, bytea_array, integer_array, payload_array, text_array
-from trunkline.engine.batching import Parcel, route
+from trunkline.engine.batching import Parcel, routed
 from trunkline.engine.producing import ProducerState
 from trunkline.errors import (
     Conflict,
@@ -122,21 +122,19 @@ class Appender:
         await self._server.once(protocol.SEAL, [segment_id])
 
     def _plan(self, topic: Topic, parcel: Parcel, turn: int) -> _Plan:
-        routed = route(parcel, topic.partitions, turn % topic.partitions)
-        for partition in routed:
-            if partition >= topic.partitions:
-                raise NotFound(
-                    f"topic {topic.name} has no partition {partition}; its partitions are 0 to {topic.partitions - 1}"
-                )
-        by_key = parcel.keys is not None and not isinstance(parcel.partitions, int)
-        if len(routed) > 1:
-            parcel = parcel.pick([index for indexes in routed.values() for index in indexes])
-        expected = topic.partitions if by_key else None
+        way = routed(topic, parcel, turn % topic.partitions)
+        columns = _columns(way.parcel)
         if self._producer is None:
-            return _Plan(topic, routed, expected, _columns(parcel))
-        sequences = self._producer.next_of(routed)
+            return _Plan(topic, way.partitions, way.expected_partitions, columns)
+        sequences = self._producer.next_of(way.partitions)
         return _Plan(
-            topic, routed, expected, _columns(parcel), self._producer.producer_id, self._producer.epoch, sequences
+            topic,
+            way.partitions,
+            way.expected_partitions,
+            columns,
+            self._producer.producer_id,
+            self._producer.epoch,
+            sequences,
         )
 
     async def _send(self, plan: _Plan, segment_id: int, deadline: float) -> Row:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal, overload
 from uuid import uuid4
+
+from psycopg import AsyncConnection
 
 from trunkline.client import target
 from trunkline.client.aio.append import Appender
@@ -14,6 +17,7 @@ from trunkline.client.aio.consumer import AsyncConsumer, Rooms, Wanted
 from trunkline.client.aio.doorbell import Ringer
 from trunkline.client.aio.groups import Groups
 from trunkline.client.aio.lane import Lane
+from trunkline.client.aio.outbox import Outbox
 from trunkline.client.aio.pool import Pool
 from trunkline.client.aio.reader import Reader, Start
 from trunkline.client.aio.retention import Retention
@@ -21,6 +25,7 @@ from trunkline.client.aio.server import Server
 from trunkline.client.aio.shim import Service, Shield
 from trunkline.client.aio.topics import Topics
 from trunkline.client.aio.watch import Watch
+from trunkline.client.foreign import CallersConnection
 from trunkline.engine.batching import BatchLimits, split
 from trunkline.engine.checks import check_topic_name
 from trunkline.engine.packing import pack_many, pack_one
@@ -33,6 +38,7 @@ from trunkline.records import (
     Key,
     Message,
     PartitionRange,
+    PendingPosition,
     PinnedPosition,
     Position,
     Record,
@@ -60,6 +66,7 @@ class AsyncClient:
         self._groups = Groups(self._server)
         self._shield = Shield()
         self._ringer = Ringer(url, settings)
+        self._outbox = Outbox(self._server, self._topics, self._ringer)
         self._watch = Watch(doorbell_url or url, settings, self._pool)
         self._lanes: dict[str, Lane] = {}
         self._limits = BatchLimits(settings.batch_records_max, settings.batch_bytes_max, settings.record_alone_bytes)
@@ -137,6 +144,7 @@ class AsyncClient:
 
     # -- publishing --
 
+    @overload
     async def publish(
         self,
         topic: str,
@@ -145,30 +153,87 @@ class AsyncClient:
         key: Key = None,
         headers: Headers = None,
         partition: int | None = None,
-    ) -> Position:
+        conn: None = None,
+    ) -> Position: ...
+
+    @overload
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        key: Key = None,
+        headers: Headers = None,
+        partition: int | None = None,
+        conn: CallersConnection,
+    ) -> PendingPosition: ...
+
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        key: Key = None,
+        headers: Headers = None,
+        partition: int | None = None,
+        conn: CallersConnection | None = None,
+    ) -> Position | PendingPosition:
         """Publish one record; its position, once it is durable.
+
+        With ``conn``, a connection of psycopg, or a session or connection of SQLAlchemy or Django, it is published in
+        the transaction of that connection: it is in the log if and only if that commits, and has no offset before.
 
         Calls at the same time share a batch. With the same key, records keep the order of calls that did not
         overlap. A cancelled call may or may not have published.
         """
         known = await self._topics.find(check_topic_name(topic))
         parcel = pack_one(payload, key, headers, partition, known)
+        if conn is not None:
+            return (await self._outbox.put(conn, known, parcel))[0]
         return (await self._lane(topic).submit(parcel))[0]
 
+    @overload
     async def publish_many(
-        self, topic: str, messages: Iterable[Message | bytes], *, partition: int | None = None
-    ) -> list[Position]:
+        self, topic: str, messages: Iterable[Message | bytes], *, partition: int | None = None, conn: None = None
+    ) -> list[Position]: ...
+
+    @overload
+    async def publish_many(
+        self,
+        topic: str,
+        messages: Iterable[Message | bytes],
+        *,
+        partition: int | None = None,
+        conn: CallersConnection,
+    ) -> list[PendingPosition]: ...
+
+    async def publish_many(
+        self,
+        topic: str,
+        messages: Iterable[Message | bytes],
+        *,
+        partition: int | None = None,
+        conn: CallersConnection | None = None,
+    ) -> list[Position] | list[PendingPosition]:
         """Publish many records; their positions, in the order given, once all are durable.
 
         What fits into one batch (``batch_records_max``, ``batch_bytes_max``) becomes visible together. More than
         that is split; if a later piece fails, earlier ones are in the log. Nothing is written where a message is
-        invalid, or the iterable raises.
+        invalid, or the iterable raises. With ``conn`` all of it becomes visible together, when that commits.
         """
         known = await self._topics.find(check_topic_name(topic))
+        if conn is not None:
+            pieces = [*split(pack_many(messages, partition, known), self._limits)]
+            return [position for piece in pieces for position in await self._outbox.put(conn, known, piece)]
         positions: list[Position] = []
         for piece in split(pack_many(messages, partition, known), self._limits):
             positions += await self._lane(topic).submit(piece)
         return positions
+
+    def transaction(self, conn: AsyncConnection[Any]) -> AbstractAsyncContextManager[AsyncConnection[Any]]:
+        """A transaction on a connection of psycopg's, in which to publish with ``conn``. Readers are woken when it has
+        committed; without it they find what was published when they poll."""
+        return self._outbox.transaction(conn)
 
     def _lane(self, topic: str) -> Lane:
         lane = self._lanes.get(topic)
@@ -257,7 +322,7 @@ class AsyncClient:
         ``latest``, an offset that every partition has, or a time.
         """
         wanted = Wanted.checked(topics, group, create=create, start=start, delivery=delivery)
-        rooms = Rooms(self._server, self._topics, self._watch, self._ringer, self._shield)
+        rooms = Rooms(self._server, self._topics, self._watch, self._ringer, self._shield, self._outbox)
         return AsyncConsumer(rooms, wanted, settings or ConsumerSettings())
 
     async def create_group(

@@ -23,6 +23,7 @@ from trunkline.client.aio.claims import Claims
 from trunkline.client.aio.doorbell import Ringer
 from trunkline.client.aio.fetching import Fetcher, Owned, Shared
 from trunkline.client.aio.member import Member
+from trunkline.client.aio.outbox import Outbox
 from trunkline.client.aio.server import Server
 from trunkline.client.aio.shim import Mutex, Shield, Waiter, caller
 from trunkline.client.aio.topics import Topics
@@ -59,6 +60,7 @@ class Rooms(NamedTuple):
     watch: Watch
     ringer: Ringer
     shield: Shield
+    outbox: Outbox
 
 
 class Wanted(NamedTuple):
@@ -501,6 +503,7 @@ class AsyncConsumer:
             effects = Effects(self._rooms.server, self._member, self._rooms.shield, moves)
             async with effects.begun(_records(found), deadline) as tx:
                 yield tx
+            self._rooms.outbox.committed(tx.conn)
             self._member.lost.clear()
 
     # -- where it stands --

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 from psycopg.waiting import wait_async as wait_for_socket
 
 T = TypeVar("T")
+IS_ASYNC = True
 
 __all__ = [
     "Ending",

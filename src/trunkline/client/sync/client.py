@@ -4,17 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from datetime import datetime
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal, overload
 from uuid import uuid4
 
+from psycopg import Connection
+
 from trunkline.client import target
+from trunkline.client.foreign import CallersConnection
 from trunkline.client.sync.append import Appender
 from trunkline.client.sync.consumer import Consumer, Rooms, Wanted
 from trunkline.client.sync.doorbell import Ringer
 from trunkline.client.sync.groups import Groups
 from trunkline.client.sync.lane import Lane
+from trunkline.client.sync.outbox import Outbox
 from trunkline.client.sync.pool import Pool
 from trunkline.client.sync.reader import Reader, Start
 from trunkline.client.sync.retention import Retention
@@ -34,6 +39,7 @@ from trunkline.records import (
     Key,
     Message,
     PartitionRange,
+    PendingPosition,
     PinnedPosition,
     Position,
     Record,
@@ -61,6 +67,7 @@ class Client:
         self._groups = Groups(self._server)
         self._shield = Shield()
         self._ringer = Ringer(url, settings)
+        self._outbox = Outbox(self._server, self._topics, self._ringer)
         self._watch = Watch(doorbell_url or url, settings, self._pool)
         self._lanes: dict[str, Lane] = {}
         self._limits = BatchLimits(settings.batch_records_max, settings.batch_bytes_max, settings.record_alone_bytes)
@@ -138,6 +145,7 @@ class Client:
 
     # -- publishing --
 
+    @overload
     def publish(
         self,
         topic: str,
@@ -146,30 +154,87 @@ class Client:
         key: Key = None,
         headers: Headers = None,
         partition: int | None = None,
-    ) -> Position:
+        conn: None = None,
+    ) -> Position: ...
+
+    @overload
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        key: Key = None,
+        headers: Headers = None,
+        partition: int | None = None,
+        conn: CallersConnection,
+    ) -> PendingPosition: ...
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        key: Key = None,
+        headers: Headers = None,
+        partition: int | None = None,
+        conn: CallersConnection | None = None,
+    ) -> Position | PendingPosition:
         """Publish one record; its position, once it is durable.
+
+        With ``conn``, a connection of psycopg, or a session or connection of SQLAlchemy or Django, it is published in
+        the transaction of that connection: it is in the log if and only if that commits, and has no offset before.
 
         Calls at the same time share a batch. With the same key, records keep the order of calls that did not
         overlap. A cancelled call may or may not have published.
         """
         known = self._topics.find(check_topic_name(topic))
         parcel = pack_one(payload, key, headers, partition, known)
+        if conn is not None:
+            return self._outbox.put(conn, known, parcel)[0]
         return self._lane(topic).submit(parcel)[0]
 
+    @overload
     def publish_many(
-        self, topic: str, messages: Iterable[Message | bytes], *, partition: int | None = None
-    ) -> list[Position]:
+        self, topic: str, messages: Iterable[Message | bytes], *, partition: int | None = None, conn: None = None
+    ) -> list[Position]: ...
+
+    @overload
+    def publish_many(
+        self,
+        topic: str,
+        messages: Iterable[Message | bytes],
+        *,
+        partition: int | None = None,
+        conn: CallersConnection,
+    ) -> list[PendingPosition]: ...
+
+    def publish_many(
+        self,
+        topic: str,
+        messages: Iterable[Message | bytes],
+        *,
+        partition: int | None = None,
+        conn: CallersConnection | None = None,
+    ) -> list[Position] | list[PendingPosition]:
         """Publish many records; their positions, in the order given, once all are durable.
 
         What fits into one batch (``batch_records_max``, ``batch_bytes_max``) becomes visible together. More than
         that is split; if a later piece fails, earlier ones are in the log. Nothing is written where a message is
-        invalid, or the iterable raises.
+        invalid, or the iterable raises. With ``conn`` all of it becomes visible together, when that commits.
         """
         known = self._topics.find(check_topic_name(topic))
+        if conn is not None:
+            pieces = [*split(pack_many(messages, partition, known), self._limits)]
+            return [position for piece in pieces for position in self._outbox.put(conn, known, piece)]
         positions: list[Position] = []
         for piece in split(pack_many(messages, partition, known), self._limits):
             positions += self._lane(topic).submit(piece)
         return positions
+
+    def transaction(self, conn: Connection[Any]) -> AbstractContextManager[Connection[Any]]:
+        """A transaction on a connection of psycopg's, in which to publish with ``conn``. Readers are woken when it has
+        committed; without it they find what was published when they poll."""
+        return self._outbox.transaction(conn)
 
     def _lane(self, topic: str) -> Lane:
         lane = self._lanes.get(topic)
@@ -258,7 +323,7 @@ class Client:
         ``latest``, an offset that every partition has, or a time.
         """
         wanted = Wanted.checked(topics, group, create=create, start=start, delivery=delivery)
-        rooms = Rooms(self._server, self._topics, self._watch, self._ringer, self._shield)
+        rooms = Rooms(self._server, self._topics, self._watch, self._ringer, self._shield, self._outbox)
         return Consumer(rooms, wanted, settings or ConsumerSettings())
 
     def create_group(

@@ -25,6 +25,7 @@ from trunkline.client.sync.claims import Claims
 from trunkline.client.sync.doorbell import Ringer
 from trunkline.client.sync.fetching import Fetcher, Owned, Shared
 from trunkline.client.sync.member import Member
+from trunkline.client.sync.outbox import Outbox
 from trunkline.client.sync.server import Server
 from trunkline.client.sync.shim import Mutex, Shield, Waiter, caller
 from trunkline.client.sync.topics import Topics
@@ -60,6 +61,7 @@ class Rooms(NamedTuple):
     watch: Watch
     ringer: Ringer
     shield: Shield
+    outbox: Outbox
 
 
 class Wanted(NamedTuple):
@@ -500,6 +502,7 @@ class Consumer:
             effects = Effects(self._rooms.server, self._member, self._rooms.shield, moves)
             with effects.begun(_records(found), deadline) as tx:
                 yield tx
+            self._rooms.outbox.committed(tx.conn)
             self._member.lost.clear()
 
     # -- where it stands --

@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 from psycopg.waiting import wait as wait_for_socket
 
 T = TypeVar("T")
+IS_ASYNC = False
 
 __all__ = [
     "Ending",

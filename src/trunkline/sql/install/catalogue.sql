@@ -20,6 +20,10 @@ select 'function ' || p.oid::regprocedure::text,
 from pg_catalog.pg_proc p
 where p.pronamespace = 'trunkline'::regnamespace and p.proname !~ '^segment_[0-9]+_append$'
 union all
+select 'trigger ' || t.tgrelid::regclass::text || '.' || t.tgname, pg_get_triggerdef(t.oid) || ' ' || t.tgenabled::text
+from pg_catalog.pg_trigger t join pg_catalog.pg_class c on c.oid = t.tgrelid
+where c.relnamespace = 'trunkline'::regnamespace and not t.tgisinternal
+union all
 select 'privilege ' || p.oid::regprocedure::text, 'not for public'
 from pg_catalog.pg_proc p
 where p.pronamespace = 'trunkline'::regnamespace and not has_function_privilege('public', p.oid, 'execute')

@@ -1,5 +1,6 @@
 -- Functions are replaced as a whole: what the older version had and this one has not goes too. Those of segments are
--- made again at the end; who changes them elsewhere holds the topic's lock.
+-- made again at the end; who changes them elsewhere holds the topic's lock. Those of triggers are replaced where they
+-- stand: tables hang on them.
 do $do$
 declare
     old record;
@@ -8,7 +9,7 @@ begin
         perform trunkline.topic_lock(t.topic_id) from trunkline.topic t order by t.topic_id;
     end if;
     for old in select p.oid::regprocedure as signature from pg_catalog.pg_proc p
-        where p.pronamespace = 'trunkline'::regnamespace loop
+        where p.pronamespace = 'trunkline'::regnamespace and p.prorettype <> 'trigger'::regtype loop
         execute format('drop function %s', old.signature);
     end loop;
 end $do$;

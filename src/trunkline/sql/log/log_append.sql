@@ -30,16 +30,9 @@ declare
     header_a integer := 1;
     header_z integer;
 begin
-    if coalesce(cardinality(partitions), 0) = 0 or coalesce(cardinality(counts), 0) <> cardinality(partitions)
-        or (producer_id is not null and coalesce(cardinality(sequences), 0) <> cardinality(partitions))
-        or (select sum(n) from unnest(counts) n) is distinct from cardinality(payloads)
-        or exists (select from unnest(counts) n where n is null or n < 1)
-        or cardinality(keys) <> cardinality(payloads) or cardinality(header_counts) <> cardinality(payloads) then
-        raise exception 'partitions, counts, sequences and the arrays of records do not fit together'
-            using errcode = 'TL001', hint = 'a count for each partition, adding up to the number of payloads';
-    elsif exists (select from generate_series(2, cardinality(partitions)) i
-            where (partitions[i] > partitions[i - 1]) is not true) then
-        raise exception 'partitions must be given once each, in ascending order' using errcode = 'TL001';
+    perform trunkline.log_check_parts(partitions, counts, keys, payloads, header_counts);
+    if producer_id is not null and coalesce(cardinality(sequences), 0) <> cardinality(partitions) then
+        raise exception 'a producer needs a sequence for each partition' using errcode = 'TL001';
     end if;
     for i in 1 .. cardinality(partitions) loop
         select p.partition_id into part from trunkline.topic_partition p

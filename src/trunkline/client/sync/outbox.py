@@ -1,0 +1,119 @@
+# Generated from src/trunkline/client/aio/outbox.py by tools/twins.py (make fix). Change the source, not this file.
+"""Publishing in a transaction that the caller owns: the record is in the log if and only if that is committed.
+
+The records go to the server at once, and are given their offsets by the commit, there (sql/outbox). Nothing that
+another publisher needs is held until then.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from trunkline.client import protocol
+from trunkline.client.foreign import library_of
+from trunkline.client.sync.callers import Values, caller_of
+from trunkline.client.sync.doorbell import Ringer
+from trunkline.client.sync.server import Server
+from trunkline.client.sync.shim import IS_ASYNC, Mutex
+from trunkline.client.sync.topics import Topics
+from trunkline.engine.batching import Parcel, Routed, routed
+from trunkline.errors import InvalidArgument, NotFound, RoutingStale, TrunklineError
+from trunkline.records import PendingPosition, Topic
+
+logger = logging.getLogger("trunkline")
+
+
+class Outbox:
+    """What one client publishes on connections of others, and whom it wakes when they have committed."""
+
+    def __init__(self, server: Server, topics: Topics, ringer: Ringer) -> None:
+        self._server = server
+        self._topics = topics
+        self._ringer = ringer
+        self._mutex = Mutex()
+        self._turn = count(random.randrange(1024))
+        self._unrung: WeakKeyDictionary[Any, dict[int, set[int]]] = WeakKeyDictionary()
+
+    def put(self, conn: object, topic: Topic, parcel: Parcel) -> list[PendingPosition]:
+        """Publish records in the transaction of a connection; which partition each of them will stand in."""
+        caller = caller_of(conn)
+        self._server.pool.check_usable()
+        way = routed(topic, parcel, next(self._turn) % topic.partitions)
+        try:
+            transaction_id, segment_id, is_full = caller.put(_values(topic, way))
+        except (NotFound, RoutingStale):
+            self._topics.forget(topic.name)
+            raise
+        self._note(conn, topic.topic_id, way)
+        caller.on_commit(lambda: self.committed(conn))
+        if is_full:
+            self._roll(topic, segment_id)
+        placed: list[PendingPosition | None] = [None] * len(parcel)
+        for partition, indexes in way.partitions.items():
+            for index in indexes:
+                placed[index] = PendingPosition(topic.name, partition, transaction_id)
+        return [position for position in placed if position]
+
+    @contextmanager
+    def transaction(self, conn: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[Any]]:
+        """A transaction on a connection of psycopg's. Readers are woken once it has committed."""
+        if library_of(conn, is_async=IS_ASYNC) != "psycopg":
+            raise InvalidArgument(
+                f"transaction() is for a connection of psycopg, not for {type(conn).__name__}; sessions of SQLAlchemy "
+                "and connections of Django wake readers by themselves"
+            )
+        with conn.transaction():
+            yield conn
+        if conn.info.transaction_status == TransactionStatus.IDLE:
+            self.committed(conn)
+
+    def committed(self, conn: object) -> None:
+        """Wake the readers of what was published on a connection."""
+        with self._mutex:
+            unrung = self._unrung.pop(conn, {})
+        for topic_id, partitions in unrung.items():
+            self._ringer.ring_topic(topic_id, partitions)
+
+    def _note(self, conn: object, topic_id: int, way: Routed) -> None:
+        with self._mutex:
+            self._unrung.setdefault(conn, {}).setdefault(topic_id, set()).update(way.partitions)
+
+    def _roll(self, topic: Topic, segment_id: int) -> None:
+        """Open the next segment. What was published is safe whatever happens here; a later publish finds it full."""
+        try:
+            self._server.once(protocol.ROLL, [segment_id])
+            self._server.once(protocol.SEAL, [segment_id])
+        except TrunklineError as error:
+            logger.warning("segment %d of topic %s could not be rolled: %s", segment_id, topic.name, error)
+
+
+def _values(topic: Topic, way: Routed) -> Values:
+    """The arguments of outbox_put as any driver takes them."""
+    parcel = way.parcel
+    where = [
+        topic.topic_id,
+        topic.incarnation,
+        way.expected_partitions,
+        list(way.partitions),
+        [len(indexes) for indexes in way.partitions.values()],
+    ]
+    if parcel.headers is None:
+        return [*where, parcel.keys, parcel.payloads, None, None, None]
+    pairs = [pair for pairs in parcel.headers for pair in pairs]
+    return [
+        *where,
+        parcel.keys,
+        parcel.payloads,
+        [len(pairs) for pairs in parcel.headers],
+        [name for name, _ in pairs],
+        [value for _, value in pairs],
+    ]

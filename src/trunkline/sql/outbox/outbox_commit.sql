@@ -1,0 +1,45 @@
+-- Called by the commit of a transaction that has published, in its second turn: takes what it has put down from the
+-- stage and appends it, partition by partition in ascending order, to each as one batch, or a few where that would be
+-- over the topic's limits.
+-- locks: each partition, in ascending order, until the transaction ends
+-- errors: those of log_append
+-- grants: none
+create or replace function trunkline.outbox_commit() returns trigger
+language plpgsql volatile security definer
+set search_path = pg_catalog, trunkline, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+    stage     record;
+    partition integer;
+    first     bigint;
+    last      bigint;
+    records   bigint;
+    bytes     bigint;
+begin
+    for stage in
+        select s.partition_id, s.ordinal, s.record_count, t.batch_records_max, t.batch_bytes_max,
+            pg_column_size(s.payloads) as byte_count
+        from trunkline.outbox_stage s
+        left join trunkline.topic_partition p using (partition_id) left join trunkline.topic t using (topic_id)
+        where s.transaction_id = old.transaction_id
+        order by s.partition_id, s.ordinal
+    loop
+        if stage.partition_id = partition and records + stage.record_count <= stage.batch_records_max
+            and bytes + stage.byte_count <= stage.batch_bytes_max then
+            last := stage.ordinal;
+            records := records + stage.record_count;
+            bytes := bytes + stage.byte_count;
+            continue;
+        end if;
+        perform trunkline.outbox_append(old.transaction_id, partition, first, last);
+        partition := stage.partition_id;
+        first := stage.ordinal;
+        last := stage.ordinal;
+        records := stage.record_count;
+        bytes := stage.byte_count;
+    end loop;
+    perform trunkline.outbox_append(old.transaction_id, partition, first, last);
+    delete from trunkline.outbox_stage s where s.transaction_id = old.transaction_id;
+    return null;
+end $$;

@@ -1,0 +1,65 @@
+-- Publishes records in the caller's transaction: they get their offsets, and become visible, when it commits. Until
+-- then nothing is locked that another publisher needs. A savepoint that is rolled back takes its records with it.
+-- Arguments are those of log_append. incarnation is the topic's, by which a connection to another database is noticed.
+-- Returns the transaction's id, which the batches carry, the segment that is open, and whether its limit was seen to
+-- be passed: then the caller should call segment_roll_if_full, in a transaction of its own.
+-- Promise: all that a transaction publishes to one partition stands together there, in the order of its calls, and is
+-- in the log if and only if it commits. The commit is flushed; PREPARE TRANSACTION is refused.
+-- locks: at the commit, after what the application has deferred to it: each partition, in ascending order
+-- errors: TL001 TL002 TL004 TL012, 25006; at the commit those of log_append, and TL001 where it is to be prepared
+-- grants: producer
+create function trunkline.outbox_put(
+    topic_id integer, incarnation bigint, expected_partitions integer, partitions integer[], counts integer[],
+    keys bytea[], payloads bytea[], header_counts integer[], header_names text[], header_values bytea[],
+    out transaction_id bigint, out open_segment_id integer, out is_full boolean)
+language plpgsql volatile security definer
+set search_path = pg_catalog, trunkline, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+    topic    record;
+    part     integer;
+    a        integer := 1;    -- the partition's records are elements a to z
+    z        integer;
+    header_a integer := 1;
+    header_z integer;
+begin
+    select t.* into topic from trunkline.topic t
+    where t.topic_id = outbox_put.topic_id and t.incarnation = outbox_put.incarnation;
+    if not found then
+        raise exception 'topic % is not in this database: it was deleted, or the connection leads to another one', topic_id
+            using errcode = 'TL002', hint = 'publish on a connection to the database of the client';
+    end if;
+    transaction_id := pg_current_xact_id()::text::bigint;
+    if cardinality(partitions) = 1 and counts = array[cardinality(payloads)] then
+        -- One partition, as nearly always: the arrays go as they are.
+        part := trunkline.outbox_check(topic_id, expected_partitions, partitions[1], counts[1], keys, payloads,
+            header_counts, header_names, header_values);
+        insert into trunkline.outbox_stage (transaction_id, partition_id, expected_partitions, record_count, keys,
+            payloads, header_counts, header_names, header_values)
+        values (outbox_put.transaction_id, part, outbox_put.expected_partitions, outbox_put.counts[1], outbox_put.keys,
+            outbox_put.payloads, outbox_put.header_counts, outbox_put.header_names, outbox_put.header_values);
+    else
+        perform trunkline.log_check_parts(partitions, counts, keys, payloads, header_counts);
+        for i in 1 .. cardinality(partitions) loop
+            z := a + counts[i] - 1;
+            header_z := header_a - 1 + coalesce((select sum(n) from unnest(header_counts[a:z]) n), 0);
+            part := trunkline.outbox_check(topic_id, expected_partitions, partitions[i], counts[i], keys[a:z],
+                payloads[a:z], header_counts[a:z], header_names[header_a:header_z], header_values[header_a:header_z]);
+            insert into trunkline.outbox_stage (transaction_id, partition_id, expected_partitions, record_count, keys,
+                payloads, header_counts, header_names, header_values)
+            values (outbox_put.transaction_id, part, outbox_put.expected_partitions, outbox_put.counts[i],
+                outbox_put.keys[a:z], outbox_put.payloads[a:z], outbox_put.header_counts[a:z],
+                outbox_put.header_names[header_a:header_z], outbox_put.header_values[header_a:header_z]);
+            a := z + 1;
+            header_a := header_z + 1;
+        end loop;
+    end if;
+    if not exists (select from trunkline.outbox_head h where h.transaction_id = outbox_put.transaction_id) then
+        insert into trunkline.outbox_head (transaction_id) values (outbox_put.transaction_id);
+    end if;
+    open_segment_id := topic.open_segment_id;
+    -- Looking at files costs more than a small publish: by chance, about 64 times while a segment fills.
+    is_full := random() * topic.segment_bytes < pg_column_size(payloads)::bigint * 64
+        and trunkline.segment_is_full(topic.open_segment_id);
+end $$;
