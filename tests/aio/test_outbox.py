@@ -52,7 +52,11 @@ async def test_all_that_a_transaction_publishes_stands_together_and_carries_its_
         await tl.publish("orders", b"before", partition=1)
         at = await tl.publish("orders", b"a", partition=1, conn=conn)
         await tl.publish("orders", b"between", partition=1)  # others do not wait
-        many = [Message(b"b", key="k", headers={"n": "1"}, partition=1), b"c", Message(b"d", partition=2)]
+        many: list[Message | bytes] = [
+            Message(b"b", key="k", headers={"n": "1"}, partition=1),
+            b"c",
+            Message(b"d", partition=2),
+        ]
         pending = await tl.publish_many("orders", many, partition=1, conn=conn)
         await tl.publish("other", b"e", key="x", conn=conn)
         await conn.commit()

@@ -122,7 +122,7 @@ async def test_an_iterable_that_raises_midway_writes_nothing(db_url: str) -> Non
             raise KeyError("midway")
 
         with pytest.raises(KeyError, match="midway"):
-            await tl.publish_many("orders", broken())  # type: ignore[arg-type]
+            await tl.publish_many("orders", broken())  # type: ignore[call-overload]
         with pytest.raises(errors.InvalidArgument):
             await tl.publish_many("orders", [b"a", "text"])  # type: ignore[list-item]
         assert await tl.publish_many("orders", []) == []

@@ -123,7 +123,7 @@ def test_an_iterable_that_raises_midway_writes_nothing(db_url: str) -> None:
             raise KeyError("midway")
 
         with pytest.raises(KeyError, match="midway"):
-            tl.publish_many("orders", broken())  # type: ignore[arg-type]
+            tl.publish_many("orders", broken())  # type: ignore[call-overload]
         with pytest.raises(errors.InvalidArgument):
             tl.publish_many("orders", [b"a", "text"])  # type: ignore[list-item]
         assert tl.publish_many("orders", []) == []
