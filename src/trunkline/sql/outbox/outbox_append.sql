@@ -1,5 +1,5 @@
--- Appends what a transaction has put down for one partition, from one ordinal to another, as one batch. Nothing where
--- there is no partition.
+-- Takes what a transaction has put down for one partition, from one ordinal to another, from the stage, and appends it
+-- as one batch. Nothing where there is no partition.
 -- locks: the partition, until the transaction ends
 -- errors: those of log_append
 -- grants: none
@@ -20,41 +20,36 @@ begin
         raise exception 'a topic that this transaction has published to was deleted' using errcode = 'TL002',
             hint = 'create it with topic_create or `trunkline topic create`, and run the transaction again';
     end if;
+    -- Taken from the stage before the partition is locked: nobody waits for that.
     if first = last then
-        select s.expected_partitions, s.record_count, s.keys, s.payloads, s.header_counts, s.header_names,
-            s.header_values
-        into strict batch from trunkline.outbox_stage s
+        delete from trunkline.outbox_stage s
         where s.transaction_id = outbox_append.transaction_id and s.partition_id = outbox_append.partition_id
-            and s.ordinal = first;
+            and s.ordinal = first
+        returning s.expected_partitions, s.record_count, s.keys, s.payloads, s.header_counts, s.header_names,
+            s.header_values into strict batch;
     else
-        select min(s.expected_partitions) as expected_partitions, sum(s.record_count)::integer as record_count,
-            case when bool_or(s.keys is not null) then (
-                select array_agg(u.v order by k.ordinal, u.n) from trunkline.outbox_stage k,
-                    unnest(coalesce(k.keys, array_fill(null::bytea, array[k.record_count]))) with ordinality u(v, n)
-                where k.transaction_id = outbox_append.transaction_id and k.partition_id = outbox_append.partition_id
-                    and k.ordinal between first and last) end as keys,
-            (select array_agg(u.v order by k.ordinal, u.n) from trunkline.outbox_stage k,
-                    unnest(k.payloads) with ordinality u(v, n)
-                where k.transaction_id = outbox_append.transaction_id and k.partition_id = outbox_append.partition_id
-                    and k.ordinal between first and last) as payloads,
-            case when bool_or(s.header_counts is not null) then (
-                select array_agg(u.v order by k.ordinal, u.n) from trunkline.outbox_stage k,
-                    unnest(coalesce(k.header_counts, array_fill(0, array[k.record_count]))) with ordinality u(v, n)
-                where k.transaction_id = outbox_append.transaction_id and k.partition_id = outbox_append.partition_id
-                    and k.ordinal between first and last) end as header_counts,
-            case when bool_or(s.header_counts is not null) then coalesce((
-                select array_agg(u.v order by k.ordinal, u.n) from trunkline.outbox_stage k,
-                    unnest(k.header_names) with ordinality u(v, n)
-                where k.transaction_id = outbox_append.transaction_id and k.partition_id = outbox_append.partition_id
-                    and k.ordinal between first and last), '{}') end as header_names,
-            case when bool_or(s.header_counts is not null) then coalesce((
-                select array_agg(u.v order by k.ordinal, u.n) from trunkline.outbox_stage k,
-                    unnest(k.header_values) with ordinality u(v, n)
-                where k.transaction_id = outbox_append.transaction_id and k.partition_id = outbox_append.partition_id
-                    and k.ordinal between first and last), '{}') end as header_values
-        into strict batch from trunkline.outbox_stage s
-        where s.transaction_id = outbox_append.transaction_id and s.partition_id = outbox_append.partition_id
-            and s.ordinal between first and last;
+        with stage as (
+            delete from trunkline.outbox_stage s
+            where s.transaction_id = outbox_append.transaction_id and s.partition_id = outbox_append.partition_id
+                and s.ordinal between first and last
+            returning *),
+        shape as (
+            select min(s.expected_partitions) as expected_partitions, sum(s.record_count)::integer as record_count,
+                bool_or(s.keys is not null) as has_keys, bool_or(s.header_counts is not null) as has_headers
+            from stage s)
+        select g.expected_partitions, g.record_count,
+            case when g.has_keys then (select array_agg(u.v order by s.ordinal, u.n) from stage s,
+                unnest(coalesce(s.keys, array_fill(null::bytea, array[s.record_count]))) with ordinality u(v, n)) end as keys,
+            (select array_agg(u.v order by s.ordinal, u.n)
+                from stage s, unnest(s.payloads) with ordinality u(v, n)) as payloads,
+            case when g.has_headers then (select array_agg(u.v order by s.ordinal, u.n) from stage s,
+                unnest(coalesce(s.header_counts, array_fill(0, array[s.record_count]))) with ordinality u(v, n))
+                end as header_counts,
+            case when g.has_headers then coalesce((select array_agg(u.v order by s.ordinal, u.n)
+                from stage s, unnest(s.header_names) with ordinality u(v, n)), '{}') end as header_names,
+            case when g.has_headers then coalesce((select array_agg(u.v order by s.ordinal, u.n)
+                from stage s, unnest(s.header_values) with ordinality u(v, n)), '{}') end as header_values
+        into strict batch from shape g;
     end if;
     perform trunkline.log_append(place.topic_id, batch.expected_partitions, array[place.partition],
         array[batch.record_count], batch.keys, batch.payloads, batch.header_counts, batch.header_names,

@@ -40,6 +40,5 @@ begin
         bytes := stage.byte_count;
     end loop;
     perform trunkline.outbox_append(old.transaction_id, partition, first, last);
-    delete from trunkline.outbox_stage s where s.transaction_id = old.transaction_id;
     return null;
 end $$;
