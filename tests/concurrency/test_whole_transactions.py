@@ -11,7 +11,7 @@ import pytest
 from tests.checker.whole_transactions import torn_deliveries
 from tests.concurrency.whole import Play, copy, read, write
 
-COUNTS = [pytest.param(60, id="short"), pytest.param(2_000, id="long", marks=pytest.mark.chaos)]
+COUNTS = [pytest.param(60, id="short"), pytest.param(1_000, id="long", marks=pytest.mark.chaos)]
 
 
 @pytest.mark.parametrize("count", COUNTS)

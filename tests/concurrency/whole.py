@@ -20,7 +20,7 @@ BATCH_RECORDS = 5
 RECORDS_MAX = 14
 """Of a transaction in a partition: up to three batches."""
 ROLL = "select trunkline.segment_roll(open_segment_id, true) from trunkline.topic"
-WAIT_S = 120.0
+WAIT_S = 1_800.0
 READS = ConsumerSettings(fetch_bytes_max=100)
 """With what is asked for in bytes, so that reads end inside transactions."""
 BYTES = (100, 1_000, 8_000_000)
@@ -52,6 +52,7 @@ class Play:
             thread.start()
         for thread in threads["w"]:
             thread.join(WAIT_S)
+            assert not thread.is_alive(), "a writer has not ended"
         self.written.set()
         for thread in threads["r"]:
             thread.join(WAIT_S)
