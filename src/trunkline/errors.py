@@ -37,7 +37,8 @@
     ├── ReadOnly                 TL037   a standby, or a read-only transaction
     ├── ServerError              TL038   any other error of the server
     ├── EmbeddedServerError      TL040   the development server could not be started
-    └── QueryFailed              TL042   a query of a pipeline has ended with an error
+    ├── QueryFailed              TL042   a query of a pipeline has ended with an error
+    └── TransactionTooLarge      TL043   a transaction that is to be delivered whole is over the consumer's limit
 
 `code` is stable and is what programs compare; messages are for people and say what to do next.
 `retryable` says whether the same call may succeed later without a change. In SQL the same codes
@@ -226,6 +227,20 @@ class EmbeddedServerError(TrunklineError):
 
 class QueryFailed(TrunklineError):
     code = "TL042"
+
+
+class TransactionTooLarge(TrunklineError):
+    """A consumer that reads whole transactions has met one that is over its limit. Its cursor stays before it, at
+    ``offset``; nothing of the transaction was handed out."""
+
+    code = "TL043"
+
+    def __init__(self, message: str, *, topic: str, partition: int, offset: int, transaction_id: int | None) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.transaction_id = transaction_id
 
 
 def _tree(root: type[TrunklineError]) -> Iterator[type[TrunklineError]]:

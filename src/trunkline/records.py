@@ -76,6 +76,9 @@ class Batch(msgspec.Struct, frozen=True):
 
     ``keys`` and ``headers`` are None where no record has any. Iterating gives records. Of a run, ``append_time`` is the
     first record's, ``append_times`` has one for each record, and what belongs to a single batch is None.
+
+    All that a transaction has published to a partition stands together, in one batch or several. Of its records there
+    ``transaction_ordinal`` stand before this batch, and ``transaction_count`` before its end.
     """
 
     topic: str
@@ -98,12 +101,18 @@ class Batch(msgspec.Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.payloads)
 
+    def continues(self, before: Batch) -> bool:
+        """Whether it goes on with the transaction of the batch before it in the same partition. Never where batches
+        were read as a run, which does not know transactions."""
+        return bool(self.transaction_ordinal) and self.transaction_id == before.transaction_id
+
     def cut(self, start: int, end: int) -> Batch:
         """The records of ``[start, end)``, which must lie in it."""
         if start == self.first_offset and end == self.end:
             return self
         piece = slice(start - self.first_offset, end - self.first_offset)
         times = None if self.append_times is None else self.append_times[piece]
+        ordinal, count = self.transaction_ordinal, self.transaction_count
         return msgspec.structs.replace(
             self,
             first_offset=start,
@@ -111,6 +120,8 @@ class Batch(msgspec.Struct, frozen=True):
             payloads=self.payloads[piece],
             headers=None if self.headers is None else self.headers[piece],
             append_time=times[0] if times else self.append_time,
+            transaction_ordinal=None if ordinal is None else ordinal + start - self.first_offset,
+            transaction_count=None if count is None else count + end - self.end,
             append_times=times,
         )
 

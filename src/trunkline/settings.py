@@ -109,17 +109,23 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     ``fetch_bytes_max`` is about how much it holds in memory beyond what it was asked for. While iterating, what was
     handled is committed every ``commit_interval_s``. A consumer that does not come back for ``handler_timeout_s`` gives
-    its partitions up. ``on_out_of_range`` says what to do where retention has passed the group by.
+    its partitions up. ``on_out_of_range`` says what to do where retention has passed the group by. Where transactions
+    are to be whole, one of more than ``transaction_records_max`` records, or ``transaction_bytes_max`` bytes, in a
+    partition is TransactionTooLarge: about so much may be in memory for each.
     """
 
     fetch_bytes_max: int = MIB
+    transaction_records_max: int = 100_000
+    transaction_bytes_max: int = 64 * MIB
     commit_interval_s: float = 1.0
     handler_timeout_s: float = 300.0
     on_out_of_range: OnOutOfRange = "error"
     name: str = ""
 
     def __post_init__(self) -> None:
-        _check_positive(self, ("fetch_bytes_max", "commit_interval_s", "handler_timeout_s"))
+        limits = ("transaction_records_max", "transaction_bytes_max")
+        _check_positive(self, ("fetch_bytes_max", "commit_interval_s", "handler_timeout_s", *limits))
+        _check_whole_numbers(self, limits)
         _check_out_of_range(self.on_out_of_range)
         if not isinstance(self.name, str) or len(self.name) > 200 or "\0" in self.name:
             raise InvalidArgument("a consumer's name is text of at most 200 characters, without NUL")
@@ -158,9 +164,7 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
                 "in_hand_bytes_max",
             ),
         )
-        for name in ("max_attempts", "in_hand_max", "in_hand_bytes_max"):
-            if not isinstance(getattr(self, name), int):
-                raise InvalidArgument(f"{name} must be a whole number, not {getattr(self, name)!r}")
+        _check_whole_numbers(self, ("max_attempts", "in_hand_max", "in_hand_bytes_max"))
         _check_out_of_range(self.on_out_of_range)
 
 
@@ -211,6 +215,12 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
 def _check_out_of_range(policy: object) -> None:
     if policy not in get_args(OnOutOfRange):
         raise InvalidArgument(f"on_out_of_range must be error, earliest or latest, not {policy!r}")
+
+
+def _check_whole_numbers(settings: msgspec.Struct, names: tuple[str, ...]) -> None:
+    for name in names:
+        if not isinstance(getattr(settings, name), int):
+            raise InvalidArgument(f"{name} must be a whole number, not {getattr(settings, name)!r}")
 
 
 def _check_positive(settings: msgspec.Struct, names: tuple[str, ...]) -> None:

@@ -191,6 +191,30 @@ def test_a_transaction_that_appends_twice_counts_on(connection: psycopg.Connecti
     assert rows == [(0, 2, 1), (2, 3, 1), (3, 5, 1), (0, 2, 2)]
 
 
+def test_a_read_that_leaves_a_batch_for_its_size_says_so_where_it_is_asked_to(
+    connection: psycopg.Connection[Any],
+) -> None:
+    """By default only where small batches are merged; and never where it came to the end of the log."""
+    append(connection)
+    append(connection)
+
+    def counts(arguments: str) -> list[int]:
+        rows = connection.execute(f"select record_count from trunkline.log_read(1, 0, {arguments})").fetchall()
+        return [count for (count,) in rows]
+
+    for told, arguments in [
+        (False, ""),
+        (False, ", false"),
+        (False, ", true, false"),
+        (True, ", true"),
+        (True, ", false, true"),
+        (True, ", null, true"),
+    ]:
+        assert counts(f"1, 100, 1{arguments}") == ([2, 0] if told else [2]), arguments
+        assert counts(f"1, 100, 1000000{arguments}") == [2, 2]
+        assert counts(f"5, 100, 1{arguments}") == []
+
+
 def test_a_wrong_number_is_an_error_in_sql_too(connection: psycopg.Connection[Any]) -> None:
     append(connection)
     for statement, state in [

@@ -35,10 +35,10 @@ def append_to_segment(segment_id: int) -> bytes:
     return _APPEND_TO_SEGMENT.format(Identifier(f"segment_{int(segment_id)}_append")).as_bytes()
 
 
-READ = "select * from trunkline.log_read(%s::int4, %s::int4, %s, %s::int4, %s, true)"
-READ_PREPARED = b"select * from trunkline.log_read($1, $2, $3, $4, $5, true)"
-READ_TYPES = (23, 23, 20, 23, 20)
-READ_VALUES = tuple(Struct(code).pack for code in ("!i", "!i", "!q", "!i", "!q"))
+READ = "select * from trunkline.log_read(%s::int4, %s::int4, %s, %s::int4, %s, %s, true)"
+READ_PREPARED = b"select * from trunkline.log_read($1, $2, $3, $4, $5, $6, true)"
+READ_TYPES = (23, 23, 20, 23, 20, 16)
+READ_VALUES = tuple(Struct(code).pack for code in ("!i", "!i", "!q", "!i", "!q", "!?"))
 RANGE = 'select partition, start, "end" from trunkline.log_range(%s::int4, %s::int4) order by partition'
 OFFSET_AT = "select trunkline.log_offset_at(%s::int4, %s::int4, %s)"
 PIN = "select incarnation, batch_id, log_epoch from trunkline.log_pin(%s::int4, %s::int4, %s)"

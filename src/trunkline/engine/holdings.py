@@ -7,9 +7,10 @@ committed; handed is what the application was given; fetched is what lies in mem
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from trunkline.errors import TransactionTooLarge
 from trunkline.records import Batch
 
 
@@ -23,6 +24,38 @@ class Piece(NamedTuple):
     def cut(self, start: int, end: int) -> Piece:
         cut = self.batch.cut(start, end)
         return Piece(cut, self.size * len(cut) // len(self.batch))
+
+
+class TransactionLimits(NamedTuple):
+    """How large a transaction may be, in one partition, where it is to be handed out whole."""
+
+    records_max: int
+    bytes_max: int
+
+    def allow(self, transaction: Iterable[Piece]) -> bool:
+        records, size = extent(transaction)
+        return records <= self.records_max and size <= self.bytes_max
+
+
+def extent(pieces: Iterable[Piece]) -> tuple[int, int]:
+    """How many records and bytes they have."""
+    records = size = 0
+    for piece in pieces:
+        records += len(piece.batch)
+        size += piece.size
+    return records, size
+
+
+def by_transaction(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """Pieces of one partition, in order, by the transaction that published them."""
+    transaction: list[Piece] = []
+    for piece in pieces:
+        if transaction and not piece.batch.continues(transaction[-1].batch):
+            yield transaction
+            transaction = []
+        transaction.append(piece)
+    if transaction:
+        yield transaction
 
 
 class Holding:
@@ -61,6 +94,11 @@ class Holding:
     def has_pieces(self) -> bool:
         return bool(self._pieces)
 
+    @property
+    def pieces(self) -> Iterable[Piece]:
+        """What lies in memory, in order."""
+        return self._pieces
+
     def add(self, pieces: Iterable[Piece]) -> None:
         """Keep what was read from ``fetched`` on; the first piece may begin before it."""
         for piece in pieces:
@@ -83,6 +121,54 @@ class Holding:
             self.handed = piece.batch.end
             taken.append(piece)
         return taken
+
+    def needs_more(self, most: TransactionLimits) -> bool:
+        """Whether more has to be read before a whole transaction can be handed out, or refused. One has ended where
+        another follows, or where the last read came to the end of the log: all of it became visible at once."""
+        if not self.may_have_more:
+            return False
+        first = next(by_transaction(self._pieces), [])
+        return len(first) == len(self._pieces) and most.allow(first)
+
+    def take_transactions(self, records_max: int, bytes_max: int, most: TransactionLimits) -> list[Piece]:
+        """Hand out whole transactions until a limit is reached, which the last one may pass. TransactionTooLarge where
+        the first is more than may be held at once; where it comes after others, they are handed out before."""
+        count = 0
+        for transaction in by_transaction(self._pieces):
+            if records_max <= 0 or bytes_max <= 0:
+                break
+            if not most.allow(transaction):
+                if count == 0:
+                    raise self._too_large(transaction, most)
+                break
+            if self.may_have_more and count + len(transaction) == len(self._pieces):
+                break  # Its end is not known.
+            count += len(transaction)
+            records, size = extent(transaction)
+            records_max -= records
+            bytes_max -= size
+        taken = [self._pieces.popleft() for _ in range(count)]
+        if taken:
+            self.handed = taken[-1].batch.end
+        return taken
+
+    def _too_large(self, transaction: Sequence[Piece], most: TransactionLimits) -> TransactionTooLarge:
+        batch = transaction[0].batch
+        records, size = extent(transaction)
+        limit = (
+            f"transaction_records_max of {most.records_max}"
+            if records > most.records_max
+            else f"transaction_bytes_max of {most.bytes_max}"
+        )
+        return TransactionTooLarge(
+            f"transaction {batch.transaction_id} in partition {self.partition} of {self.topic}, from offset "
+            f"{batch.first_offset} on, has at least {records} records and {size} bytes: over {limit}. Nothing of it "
+            "was handed out. Raise the limit in ConsumerSettings, read without whole_transactions, or seek past it",
+            topic=self.topic,
+            partition=self.partition,
+            offset=batch.first_offset,
+            transaction_id=batch.transaction_id,
+        )
 
     def put_back(self, pieces: list[Piece]) -> None:
         """They were taken, but did not reach the application."""
@@ -110,3 +196,8 @@ class Holding:
     def mark(self, offset: int) -> None:
         """Count everything up to and including an offset as handled."""
         self.handled = max(self.handled, min(offset + 1, self.handed))
+
+    def marker(self, transaction: Sequence[Piece]) -> Callable[[int], None]:
+        """A mark for the records of a transaction: they count as handled together, when the last one is."""
+        start, last = transaction[0].batch.first_offset, transaction[-1].batch.end - 1
+        return lambda offset: self.mark(last if offset >= last else start - 1)

@@ -41,7 +41,7 @@ from trunkline.engine.checks import (
     check_topic_names,
     check_whole,
 )
-from trunkline.engine.holdings import Holding, Piece
+from trunkline.engine.holdings import Holding, Piece, TransactionLimits, by_transaction, extent
 from trunkline.errors import Closed, Fenced, InUse, InvalidArgument, NotFound, OutcomeUnknown, TrunklineError
 from trunkline.records import Batch, GroupRecord, PartitionLag, Position, Record
 from trunkline.settings import ConsumerSettings, Delivery
@@ -71,14 +71,31 @@ class Wanted(NamedTuple):
     create: bool
     start: GroupStart
     delivery: Delivery
+    whole_transactions: bool
 
     @classmethod
-    def checked(cls, topics: object, group: object, *, create: object, start: object, delivery: object) -> Wanted:
-        if not isinstance(create, bool):
-            raise InvalidArgument(f"create must be True or False, not {create!r}")
+    def checked(
+        cls,
+        topics: object,
+        group: object,
+        *,
+        create: object,
+        start: object,
+        delivery: object,
+        whole_transactions: object,
+    ) -> Wanted:
+        for name, switch in (("create", create), ("whole_transactions", whole_transactions)):
+            if not isinstance(switch, bool):
+                raise InvalidArgument(f"{name} must be True or False, not {switch!r}")
         if delivery not in get_args(Delivery):
             raise InvalidArgument(f"delivery must be one of {', '.join(get_args(Delivery))}, not {delivery!r}")
-        return cls(check_topic_names(topics), check_group_name(group), create, check_start(start), delivery)  # type: ignore[arg-type]
+        if whole_transactions and delivery == "at_most_once":
+            raise InvalidArgument(
+                "whole_transactions is not for at_most_once, whose readers claim ranges of offsets; read at_least_once "
+                "or exactly_once"
+            )
+        where = (check_topic_names(topics), check_group_name(group))
+        return cls(*where, create, check_start(start), delivery, whole_transactions)  # type: ignore[arg-type]
 
 
 class AsyncConsumer:
@@ -185,11 +202,17 @@ class AsyncConsumer:
                 await member.join(group_id, topics, seat)
                 seat.give_up_by(self._overdue, self._give_up)
                 self._member = member
-                self._fetcher = Fetcher(Owned(server, member, self._settings), seat)
+                self._fetcher = self._fetcher_of(member, seat)
         except BaseException:
             watch.leave(seat)
             raise
         self._seat = seat
+
+    def _fetcher_of(self, member: Member, seat: Seat) -> Fetcher:
+        settings, whole = self._settings, self._wanted.whole_transactions
+        source = Owned(self._rooms.server, member, settings, merge_small=not whole)
+        limits = TransactionLimits(settings.transaction_records_max, settings.transaction_bytes_max)
+        return Fetcher(source, seat, limits if whole else None)
 
     def _overdue(self) -> int | None:
         """The member that is to leave, where the application has not come back for too long; asked by the watch."""
@@ -229,7 +252,8 @@ class AsyncConsumer:
     async def poll(self, max_records: int = 500, *, bytes_max: int | None = None, wait_s: float = 0.0) -> list[Record]:
         """The next records, at most ``max_records``; an empty list where none came within ``wait_s``.
 
-        Those of one partition come in order. ``commit`` when they are handled.
+        Those of one partition come in order. ``commit`` when they are handled. With ``whole_transactions`` it may pass
+        ``max_records``, up to the end of the transaction that it has come to; TransactionTooLarge over the limit.
         """
         with self._using():
             self._refuse("exactly_once", "use transaction()")
@@ -369,6 +393,10 @@ class AsyncConsumer:
     async def _next_record(self) -> GroupRecord:
         while True:
             assert self._seat is not None
+            # A transaction that has been begun is handed out to its end before anything else is seen to.
+            record = next(self._chunk, None) if self._wanted.whole_transactions else None
+            if record is not None:
+                return record
             if self._seat.has_news:
                 await self._yield_to_others()
             elif monotonic() >= self._commit_due:
@@ -385,9 +413,17 @@ class AsyncConsumer:
             most = INT4_MAX if self._claims is None else SHARED_RECORDS
             found = await self._found(most, self._settings.fetch_bytes_max, deadline, whole=True)
             for holding, pieces in found:
-                self._chunks += [(holding, piece.batch.marked(holding.mark)) for piece in pieces]
+                self._chunks += [(holding, chunk) for chunk in self._chunks_of(holding, pieces)]
         if self._chunks:
             self._chunk_of, self._chunk = self._chunks.pop(0)
+
+    def _chunks_of(self, holding: Holding, pieces: list[Piece]) -> Iterator[Iterator[GroupRecord]]:
+        if not self._wanted.whole_transactions:
+            yield from (piece.batch.marked(holding.mark) for piece in pieces)
+            return
+        for transaction in by_transaction(pieces):
+            mark = holding.marker(transaction)
+            yield chain.from_iterable([piece.batch.marked(mark) for piece in transaction])
 
     async def _yield_to_others(self) -> None:
         """The group has changed: nothing is in the application's hand now, so what has to go can go."""
@@ -501,10 +537,16 @@ class AsyncConsumer:
             self._away_since = monotonic()
             deadline = self._away_since + self._settings.handler_timeout_s
             effects = Effects(self._rooms.server, self._member, self._rooms.shield, moves)
-            async with effects.begun(_records(found), deadline) as tx:
+            async with effects.begun(_records(found), deadline, self._transaction_sizes(found)) as tx:
                 yield tx
             self._rooms.outbox.committed(tx.conn)
             self._member.lost.clear()
+
+    def _transaction_sizes(self, found: list[tuple[Holding, list[Piece]]]) -> list[int] | None:
+        """How many records each transaction has; None where that is not known."""
+        if not self._wanted.whole_transactions:
+            return None
+        return [extent(transaction)[0] for _, pieces in found for transaction in by_transaction(pieces)]
 
     # -- where it stands --
 

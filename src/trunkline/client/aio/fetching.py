@@ -18,7 +18,7 @@ from trunkline.client.aio.reader import batches_of
 from trunkline.client.aio.server import Server
 from trunkline.client.aio.watch import Seat
 from trunkline.client.arrays import integer_array, offset_array
-from trunkline.engine.holdings import Holding, Piece
+from trunkline.engine.holdings import Holding, Piece, TransactionLimits, extent
 from trunkline.errors import OffsetOutOfRange, TrunklineError
 from trunkline.settings import ConsumerSettings
 
@@ -39,12 +39,14 @@ class Source(Protocol):
 
 
 class Owned:
-    """Partitions that a member holds."""
+    """Partitions that a member holds. ``merge_small``: batches of one record may come as one, without their
+    transactions."""
 
-    def __init__(self, server: Server, member: Member, settings: ConsumerSettings) -> None:
+    def __init__(self, server: Server, member: Member, settings: ConsumerSettings, *, merge_small: bool) -> None:
         self._server = server
         self._member = member
         self._settings = settings
+        self._merge_small = merge_small
 
     @property
     def holdings(self) -> dict[int, Holding]:
@@ -57,7 +59,8 @@ class Owned:
         holding.may_have_more = False
         try:
             rows = await self._server.read(
-                [holding.topic_id, holding.partition, holding.fetched, records_max, bytes_max]
+                [holding.topic_id, holding.partition, holding.fetched, records_max, bytes_max],
+                merge_small=self._merge_small,
             )
         except OffsetOutOfRange as error:
             holding.may_have_more = True
@@ -112,11 +115,12 @@ class Shared:
 
 
 class Fetcher:
-    """Hands out what a source has, partition by partition in turn."""
+    """Hands out what a source has, partition by partition in turn. With limits for transactions, only whole ones."""
 
-    def __init__(self, source: Source, seat: Seat) -> None:
+    def __init__(self, source: Source, seat: Seat, whole_up_to: TransactionLimits | None = None) -> None:
         self._source = source
         self._seat = seat
+        self._whole_up_to = whole_up_to
         self._turn = 0
 
     async def take(self, records_max: int, bytes_max: int, *, whole: bool) -> list[tuple[Holding, list[Piece]]]:
@@ -125,8 +129,7 @@ class Fetcher:
         found: list[tuple[Holding, list[Piece]]] = []
         for holding in self._in_turn():
             try:
-                if not holding.has_pieces and holding.may_have_more:
-                    await self._source.fill(holding, records_max, bytes_max)
+                pieces = await self._take_from(holding, records_max, bytes_max, whole=whole)
             except TrunklineError:
                 if not found:
                     raise
@@ -136,7 +139,6 @@ class Fetcher:
                 for other, given in found:
                     other.put_back(given)
                 raise
-            pieces = holding.take(records_max, bytes_max, whole=whole)
             if pieces:
                 found.append((holding, pieces))
                 records_max -= sum(len(piece.batch) for piece in pieces)
@@ -144,6 +146,19 @@ class Fetcher:
             if records_max <= 0 or bytes_max <= 0:
                 break
         return found
+
+    async def _take_from(self, holding: Holding, records_max: int, bytes_max: int, *, whole: bool) -> list[Piece]:
+        """Pieces of one partition, read where there are none in memory."""
+        most = self._whole_up_to
+        if most is None:
+            if not holding.has_pieces and holding.may_have_more:
+                await self._source.fill(holding, records_max, bytes_max)
+            return holding.take(records_max, bytes_max, whole=whole)
+        while holding.needs_more(most):
+            # As much again as there is of it: few reads for a long one, and never twice its size.
+            records, size = extent(holding.pieces)
+            await self._source.fill(holding, max(records_max, records), max(bytes_max, size))
+        return holding.take_transactions(records_max, bytes_max, most)
 
     async def look(self, server: Server, deadline: float | None = None) -> bool:
         """Ask the server whether there is more; True where there is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import islice
 from time import monotonic
 
 import psycopg
@@ -16,7 +17,7 @@ from trunkline.client.aio.server import Server
 from trunkline.client.aio.shim import Shield
 from trunkline.client.failures import translate
 from trunkline.engine.holdings import Holding
-from trunkline.errors import DeadlineExceeded, Fenced, OutcomeUnknown, TrunklineError, Unavailable
+from trunkline.errors import DeadlineExceeded, Fenced, InvalidArgument, OutcomeUnknown, TrunklineError, Unavailable
 from trunkline.records import Record
 
 
@@ -26,9 +27,20 @@ class GroupTransaction:
     ``conn`` is in a transaction of its own, which ends with the block; its isolation is READ COMMITTED.
     """
 
-    def __init__(self, records: list[Record], conn: AsyncConnection[Row]) -> None:
+    def __init__(
+        self, records: list[Record], conn: AsyncConnection[Row], transaction_sizes: Sequence[int] | None = None
+    ) -> None:
         self.records = records
         self.conn = conn
+        self._transaction_sizes = transaction_sizes
+
+    def transactions(self) -> list[list[Record]]:
+        """The records by the transaction that published them. One that published to several partitions comes in as many
+        parts, each whole. For consumers with ``whole_transactions`` alone."""
+        if self._transaction_sizes is None:
+            raise InvalidArgument("transactions are known to consumers with whole_transactions=True alone")
+        records = iter(self.records)
+        return [list(islice(records, size)) for size in self._transaction_sizes]
 
 
 class Effects:
@@ -42,14 +54,16 @@ class Effects:
         self._held = [holding for holding, _ in moves]
 
     @asynccontextmanager
-    async def begun(self, records: list[Record], deadline: float) -> AsyncIterator[GroupTransaction]:
+    async def begun(
+        self, records: list[Record], deadline: float, transaction_sizes: Sequence[int] | None = None
+    ) -> AsyncIterator[GroupTransaction]:
         """A transaction around the block. Where the block raises, nothing of it stays, and the records come again."""
         lent = AsyncExitStack()
         try:
             connection, block = await self._open(lent)
             connection.deadline = deadline
             try:
-                yield GroupTransaction(records, connection)
+                yield GroupTransaction(records, connection, transaction_sizes)
             except BaseException as error:
                 async with lent:
                     await block.__aexit__(type(error), error, error.__traceback__)

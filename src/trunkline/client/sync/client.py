@@ -315,14 +315,18 @@ class Client:
         create: bool = False,
         start: Literal["earliest", "latest"] | int | datetime = "earliest",
         delivery: Delivery = "at_least_once",
+        whole_transactions: bool = False,
         settings: ConsumerSettings | None = None,
     ) -> Consumer:
         """A consumer of one topic or several, with a group. It joins when it is entered, or polls first.
 
         A group that does not exist is NotFound, unless ``create``; then it begins at ``start``: ``earliest``,
-        ``latest``, an offset that every partition has, or a time.
+        ``latest``, an offset that every partition has, or a time. With ``whole_transactions`` what a transaction has
+        published to a partition is handed out at once, even past the number of records that is asked for.
         """
-        wanted = Wanted.checked(topics, group, create=create, start=start, delivery=delivery)
+        wanted = Wanted.checked(
+            topics, group, create=create, start=start, delivery=delivery, whole_transactions=whole_transactions
+        )
         rooms = Rooms(self._server, self._topics, self._watch, self._ringer, self._shield, self._outbox)
         return Consumer(rooms, wanted, settings or ConsumerSettings())
 

@@ -59,9 +59,9 @@ class Server:
                 raise OutcomeUnknown(f"an attempt may have been done before it was refused: {error}") from error
             raise
 
-    def read(self, values: Sequence[int]) -> list[Row]:
-        """Read the log; tried again as ``ask``."""
-        return self._ask(lambda connection: connection.read(values))
+    def read(self, values: Sequence[int], *, merge_small: bool = True) -> list[Row]:
+        """Read the log; tried again as ``ask``. Batches of one record come as one where ``merge_small`` lets them."""
+        return self._ask(lambda connection: connection.read([*values, merge_small]))
 
     def _ask(self, question: Callable[[ServerConnection], T], deadline: float | None = None) -> T:
         deadline = self.deadline() if deadline is None else deadline

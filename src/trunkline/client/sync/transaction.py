@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from time import monotonic
 
 import psycopg
@@ -17,7 +18,7 @@ from trunkline.client.sync.member import Member
 from trunkline.client.sync.server import Server
 from trunkline.client.sync.shim import Shield
 from trunkline.engine.holdings import Holding
-from trunkline.errors import DeadlineExceeded, Fenced, OutcomeUnknown, TrunklineError, Unavailable
+from trunkline.errors import DeadlineExceeded, Fenced, InvalidArgument, OutcomeUnknown, TrunklineError, Unavailable
 from trunkline.records import Record
 
 
@@ -27,9 +28,20 @@ class GroupTransaction:
     ``conn`` is in a transaction of its own, which ends with the block; its isolation is READ COMMITTED.
     """
 
-    def __init__(self, records: list[Record], conn: Connection[Row]) -> None:
+    def __init__(
+        self, records: list[Record], conn: Connection[Row], transaction_sizes: Sequence[int] | None = None
+    ) -> None:
         self.records = records
         self.conn = conn
+        self._transaction_sizes = transaction_sizes
+
+    def transactions(self) -> list[list[Record]]:
+        """The records by the transaction that published them. One that published to several partitions comes in as many
+        parts, each whole. For consumers with ``whole_transactions`` alone."""
+        if self._transaction_sizes is None:
+            raise InvalidArgument("transactions are known to consumers with whole_transactions=True alone")
+        records = iter(self.records)
+        return [list(islice(records, size)) for size in self._transaction_sizes]
 
 
 class Effects:
@@ -43,14 +55,16 @@ class Effects:
         self._held = [holding for holding, _ in moves]
 
     @contextmanager
-    def begun(self, records: list[Record], deadline: float) -> Iterator[GroupTransaction]:
+    def begun(
+        self, records: list[Record], deadline: float, transaction_sizes: Sequence[int] | None = None
+    ) -> Iterator[GroupTransaction]:
         """A transaction around the block. Where the block raises, nothing of it stays, and the records come again."""
         lent = ExitStack()
         try:
             connection, block = self._open(lent)
             connection.deadline = deadline
             try:
-                yield GroupTransaction(records, connection)
+                yield GroupTransaction(records, connection, transaction_sizes)
             except BaseException as error:
                 with lent:
                     block.__exit__(type(error), error, error.__traceback__)

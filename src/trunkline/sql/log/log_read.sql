@@ -2,15 +2,16 @@
 -- max_records or bytes_max is reached. A batch that would pass bytes_max is left for the next call; the first one
 -- comes always.
 -- With merge_small, a run of many batches of one record comes as one row: first_offset and record_count are of the run,
--- append_times, joined and lengths have the records' times and payloads, and what belongs to one batch alone is null;
--- and where a batch was left for the next call, a last row without records says so.
+-- append_times, joined and lengths have the records' times and payloads, and what belongs to one batch alone is null.
+-- With tell_left (by default as merge_small), where a batch was left for the next call, a last row without records says
+-- so. Otherwise an answer that reaches neither limit ends where the log ended, never inside a transaction.
 -- Returns no row where start is the end of the log. Writes nothing, and takes no lock that a publisher needs.
 -- errors: TL001 TL002, TL005 outside the log (detail: the valid range, "[start, end)"), TL011, 40001 where a
 --     REPEATABLE READ snapshot is older than a drop
 -- grants: consumer
 create function trunkline.log_read(
     topic_id integer, partition integer, start bigint, max_records integer, bytes_max bigint,
-    merge_small boolean default false)
+    merge_small boolean default false, tell_left boolean default null)
 returns setof trunkline.batch_row
 language plpgsql volatile security definer
 set search_path = pg_catalog, trunkline, pg_temp
@@ -60,7 +61,7 @@ begin
                     ended := true;
                 elsif reached > here then
                     if here > start and batch.byte_count > bytes then
-                        if merge_small then
+                        if coalesce(tell_left, merge_small) then
                             batch := null;
                             batch.first_offset := here;
                             batch.record_count := 0;
