@@ -228,6 +228,7 @@ def test_a_topic_that_goes_before_the_commit_takes_the_transaction_with_it(db_ur
 # -- who is woken --
 
 
+@pytest.mark.direct("through a pooler nobody hears rings")
 def test_readers_are_woken_when_a_transaction_of_ours_on_their_connection_has_committed(db_url: str) -> None:
     """The poll interval is far longer than the test may take: only a ring can end the wait."""
     settings = trunkline.ClientSettings(poll_max_s=500.0)
@@ -253,6 +254,7 @@ def publish_and_fail(worker: Client, copier: Consumer) -> None:
         raise ZeroDivisionError
 
 
+@pytest.mark.direct("through a pooler nobody hears rings")
 def test_what_a_handler_publishes_with_its_effects_is_there_once_and_wakes_readers(db_url: str) -> None:
     settings = trunkline.ClientSettings(poll_max_s=500.0)
     with trunkline.connect(db_url, settings=settings) as tl, trunkline.connect(db_url) as worker:

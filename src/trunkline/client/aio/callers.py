@@ -114,7 +114,7 @@ def _check_sqlalchemy(connection: Any) -> None:
         raise InvalidArgument(f"conn is a connection to {connection.dialect.name}, not to PostgreSQL")
     if True:  # ASYNC
         connection = connection.sync_connection
-    if connection is None or connection.closed:
+    if connection.closed:
         raise Closed(GONE)
     if getattr(connection.connection.dbapi_connection, "autocommit", False):
         raise InvalidArgument(ALONE)

@@ -113,7 +113,7 @@ class SqlalchemyCaller:
 def _check_sqlalchemy(connection: Any) -> None:
     if connection.dialect.name != "postgresql":
         raise InvalidArgument(f"conn is a connection to {connection.dialect.name}, not to PostgreSQL")
-    if connection is None or connection.closed:
+    if connection.closed:
         raise Closed(GONE)
     if getattr(connection.connection.dbapi_connection, "autocommit", False):
         raise InvalidArgument(ALONE)
