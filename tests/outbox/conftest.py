@@ -53,11 +53,11 @@ def sessions(db_url: str) -> Iterator[Sessions]:
 
 
 @pytest.fixture
-def heard(db_url: str, tl: Client) -> Iterator[Callable[[], list[bytes]]]:
+def heard(db_url: str, tl: Client) -> Iterator[Callable[..., list[bytes]]]:
     """The next records of ``orders`` that a reader was woken for. Its poll interval is far longer than a test may take:
     only a ring can end its wait."""
     with trunkline.connect(db_url, settings=trunkline.ClientSettings(poll_max_s=500.0)) as listening:
         consumer: Any
         with listening.consumer("orders", group="hears", create=True, start="latest") as consumer:
             assert consumer.poll() == []
-            yield lambda: [record.payload for record in consumer.poll(wait_s=60.0)]
+            yield lambda wait_s=60.0: [record.payload for record in consumer.poll(wait_s=wait_s)]

@@ -109,6 +109,41 @@ def test_S4_21_a_record_is_stored_with_an_offset_or_not_at_all(stage: Stage) -> 
         assert refused.value.sqlstate == state
 
 
+# -- a commit that fails --
+
+
+def test_a_partition_that_does_not_become_free_fails_the_commit_in_the_sessions_own_time(stage: Stage) -> None:
+    """Nothing of the transaction is left, and it can be run again."""
+    holder, caller = stage.session("holder"), stage.session("caller")
+    holder.run("select trunkline.lock_partition(min(partition_id)) from trunkline.topic_partition")
+    caller.run("set lock_timeout = '50ms'")
+    caller.commit()
+    caller.run("create table written (x integer)")
+    caller.run(PUBLISH, [b"x", 0])
+    with pytest.raises(psycopg.errors.LockNotAvailable):
+        caller.commit()
+    assert stage.left_behind() == 0
+    assert caller.run("select to_regclass('written')") == [(None,)]
+    holder.commit()
+    caller.run(PUBLISH, [b"again", 0])
+    caller.commit()
+    assert stage.payloads(0) == [b"again"]
+
+
+def test_keys_that_would_go_elsewhere_by_now_fail_the_commit(stage: Stage) -> None:
+    caller = stage.session("caller")
+    keyed = "select trunkline.outbox_publish('t', 'x', key => 'k')"
+    caller.run(keyed)
+    caller.run(PUBLISH, [b"not keyed", 0])
+    stage.admin.run("select trunkline.topic_add_partitions('t', 5, true)")
+    with pytest.raises(psycopg.Error) as failed:
+        caller.commit()
+    assert failed.value.sqlstate == "TL012"
+    caller.run(keyed)
+    caller.commit()
+    assert sum(len(stage.payloads(partition)) for partition in range(5)) == 1
+
+
 # -- rights --
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.direct("the application's connections prepare statement
 
 Reads = Callable[..., list[bytes]]
 Rows = Callable[[], list[int]]
-Heard = Callable[[], list[bytes]]
+Heard = Callable[..., list[bytes]]
 
 
 class Base(DeclarativeBase):
@@ -247,6 +248,7 @@ def test_the_commit_of_a_session_wakes_readers_in_every_transaction(tl: Client, 
         session.rollback()
         with session.begin_nested():
             tl.publish("orders", b"nested", conn=session)
+        assert heard(wait_s=0.5) == []  # whoever was woken too early has looked by now
         session.commit()
         assert heard() == [b"nested"]
 
@@ -275,6 +277,21 @@ def test_a_scoped_session_wakes_readers(tl: Client, engine: Engine, heard: Heard
         registry.commit()
         assert heard() == [payload, payload + b"!"]
         registry.remove()
+
+
+def test_one_client_serves_the_sessions_of_many_threads(tl: Client, engine: Engine, payloads: Reads) -> None:
+    def write(writer: int) -> None:
+        with Session(engine) as session:
+            for number in range(20):
+                tl.publish("orders", b"%d %d" % (writer, number), conn=session)
+                session.commit() if number % 2 else session.rollback()
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(write, range(8)))
+    seen = payloads()
+    for writer in range(8):
+        own = [payload for payload in seen if payload.startswith(b"%d " % writer)]
+        assert own == [b"%d %d" % (writer, number) for number in range(1, 20, 2)]
 
 
 def test_who_commits_on_a_connection_rings_himself(tl: Client, engine: Engine, heard: Heard) -> None:
