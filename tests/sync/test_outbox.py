@@ -4,6 +4,7 @@ all, in its order, without holding up others, and refused where it would mean so
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import psycopg
@@ -114,6 +115,21 @@ def test_constraints_that_are_made_immediate_lose_nothing(db_url: str) -> None:
         assert payloads(tl) == [b"a", b"b", b"c"]
         batches = tl.read_batches("orders")
         assert len({batch.transaction_id for batch in batches if batch.transaction_id is not None}) == 1
+
+
+def test_full_segments_are_rolled_and_nobody_waits_for_himself(db_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Once constraints were made immediate the transaction has its partition, and sealing would wait for it."""
+    with trunkline.connect(db_url) as tl, connected(db_url) as conn:
+        tl.create_topic("orders", settings=TopicSettings(segment_bytes=1024 * 1024))
+        for immediate in (True, False):
+            before = len(tl.describe_topic("orders").segments)
+            for _ in range(150):
+                tl.publish("orders", os.urandom(20_000), conn=conn)
+                conn.execute("set constraints all immediate") if immediate else conn.commit()
+            conn.commit()
+            assert (len(tl.describe_topic("orders").segments) > before) is not immediate
+        assert [record.message for record in caplog.records if "could not be rolled" in record.message] == []
+        assert len(payloads(tl)) == 300
 
 
 def test_a_session_that_replays_for_others_publishes_too(db_url: str) -> None:
