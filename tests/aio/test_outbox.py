@@ -3,6 +3,7 @@ all, in its order, without holding up others, and refused where it would mean so
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import psycopg
@@ -10,7 +11,7 @@ import pytest
 
 import trunkline.aio
 from trunkline import ConsumerSettings, Message, PendingPosition, TopicSettings, errors
-from trunkline.aio import AsyncClient
+from trunkline.aio import AsyncClient, AsyncConsumer
 
 TABLE = "create table public.business (id integer primary key)"
 INSERT = "insert into public.business values (%s)"
@@ -75,10 +76,8 @@ async def test_savepoints_that_are_rolled_back_publish_nothing(db_url: str) -> N
     async with trunkline.aio.connect(db_url) as tl, await connected(db_url) as conn:
         await tl.create_topic("orders")
         async with conn.transaction():
-            with pytest.raises(ZeroDivisionError):
-                async with conn.transaction():
-                    await tl.publish("orders", b"undone", conn=conn)
-                    raise ZeroDivisionError
+            async with conn.transaction(force_rollback=True):
+                await tl.publish("orders", b"undone", conn=conn)
             await tl.publish("orders", b"a", conn=conn)
             async with conn.transaction():
                 await tl.publish("orders", b"b", conn=conn)
@@ -118,6 +117,23 @@ async def test_constraints_that_are_made_immediate_lose_nothing(db_url: str) -> 
         assert len({batch.transaction_id for batch in batches if batch.transaction_id is not None}) == 1
 
 
+async def test_full_segments_are_rolled_and_nobody_waits_for_himself(
+    db_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once constraints were made immediate the transaction has its partition, and sealing would wait for it."""
+    async with trunkline.aio.connect(db_url) as tl, await connected(db_url) as conn:
+        await tl.create_topic("orders", settings=TopicSettings(segment_bytes=1024 * 1024))
+        for immediate in (True, False):
+            before = len((await tl.describe_topic("orders")).segments)
+            for _ in range(150):
+                await tl.publish("orders", os.urandom(20_000), conn=conn)
+                await conn.execute("set constraints all immediate") if immediate else await conn.commit()
+            await conn.commit()
+            assert (len((await tl.describe_topic("orders")).segments) > before) is not immediate
+        assert [record.message for record in caplog.records if "could not be rolled" in record.message] == []
+        assert len(await payloads(tl)) == 300
+
+
 async def test_a_session_that_replays_for_others_publishes_too(db_url: str) -> None:
     async with trunkline.aio.connect(db_url) as tl, await connected(db_url) as conn:
         await tl.create_topic("orders")
@@ -146,7 +162,7 @@ async def test_connections_that_are_in_no_state_to_publish_are_refused(db_url: s
     async with trunkline.aio.connect(db_url) as tl:
         await tl.create_topic("orders")
         alone = await connected(db_url, autocommit=True)
-        with pytest.raises(errors.InvalidArgument, match="autocommit.*begin one"):
+        with pytest.raises(errors.InvalidArgument, match=r"autocommit.*begin one"):
             await tl.publish("orders", b"x", conn=alone)
         async with alone.transaction():
             await tl.publish("orders", b"in a block", conn=alone)
@@ -192,7 +208,7 @@ async def test_a_connection_to_another_database_is_noticed(db_url: str, make_dat
         await tl.create_topic("orders")
         await other.create_topic("orders")
         async with await connected(elsewhere) as conn:
-            with pytest.raises(errors.NotFound, match="another one.*database of the client"):
+            with pytest.raises(errors.NotFound, match=r"another one.*database of the client"):
                 await tl.publish("orders", b"x", conn=conn)
         async with await connected(make_database()) as conn:
             await conn.execute("drop schema trunkline cascade")
@@ -230,6 +246,7 @@ async def test_a_topic_that_goes_before_the_commit_takes_the_transaction_with_it
 # -- who is woken --
 
 
+@pytest.mark.direct("through a pooler nobody hears rings")
 async def test_readers_are_woken_when_a_transaction_of_ours_on_their_connection_has_committed(db_url: str) -> None:
     """The poll interval is far longer than the test may take: only a ring can end the wait."""
     settings = trunkline.ClientSettings(poll_max_s=500.0)
@@ -241,15 +258,21 @@ async def test_readers_are_woken_when_a_transaction_of_ours_on_their_connection_
         await tl.create_topic("orders")
         async with tl.consumer("orders", group="g", create=True) as consumer:
             assert await consumer.poll() == []
-            async with publisher.transaction(conn):
-                async with publisher.transaction(conn):
-                    await publisher.publish("orders", b"a", conn=conn)
+            async with publisher.transaction(conn), publisher.transaction(conn):
+                await publisher.publish("orders", b"a", conn=conn)
             assert [record.payload for record in await consumer.poll(wait_s=60.0)] == [b"a"]
-        with pytest.raises(errors.InvalidArgument, match="for a connection of psycopg|conn must be"):
+        with pytest.raises(errors.InvalidArgument, match=r"for a connection of psycopg|conn must be"):
             async with publisher.transaction(object()):  # type: ignore[arg-type]
                 pass
 
 
+async def publish_and_fail(worker: AsyncClient, copier: AsyncConsumer) -> None:
+    async with copier.transaction() as tx:
+        await worker.publish("out", b"undone", conn=tx.conn)
+        raise ZeroDivisionError
+
+
+@pytest.mark.direct("through a pooler nobody hears rings")
 async def test_what_a_handler_publishes_with_its_effects_is_there_once_and_wakes_readers(db_url: str) -> None:
     settings = trunkline.ClientSettings(poll_max_s=500.0)
     async with trunkline.aio.connect(db_url, settings=settings) as tl, trunkline.aio.connect(db_url) as worker:
@@ -260,9 +283,7 @@ async def test_what_a_handler_publishes_with_its_effects_is_there_once_and_wakes
         async with copier, tl.consumer("out", group="g", create=True) as reader:
             assert await reader.poll() == []
             with pytest.raises(ZeroDivisionError):
-                async with copier.transaction() as tx:
-                    await worker.publish("out", b"undone", conn=tx.conn)
-                    raise ZeroDivisionError
+                await publish_and_fail(worker, copier)
             async with copier.transaction() as tx:
                 for record in tx.records:
                     await worker.publish("out", record.payload + b"!", conn=tx.conn)
@@ -274,7 +295,7 @@ async def test_a_transaction_cannot_be_prepared(db_url: str) -> None:
     async with trunkline.aio.connect(db_url) as tl, await connected(db_url) as conn:
         await tl.create_topic("orders")
         await tl.publish("orders", b"x", conn=conn)
-        with pytest.raises(psycopg.Error, match="cannot be prepared|prepared transactions are disabled") as failed:
+        with pytest.raises(psycopg.Error, match=r"cannot be prepared|prepared transactions are disabled") as failed:
             await conn.execute("prepare transaction 'p'")
         assert failed.value.sqlstate in ("TL001", "55000")
         assert await payloads(tl) == []

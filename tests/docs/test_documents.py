@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
 _SNIPPET = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_STATEMENT_END = re.compile(r";(?=(?:[^$]*\$\$[^$]*\$\$)*[^$]*$)")  # outside of $$ … $$
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 # Lines that set up a machine or run for long; what they run is tested by itself.
 _NOT_HERE = ("make ", "pip install", "trunkline dev", "trunkline --url", "trunkline pipeline", "export ")
@@ -52,7 +53,7 @@ def test_python_snippets_run(name: str, code: str, tmp_path_factory: pytest.Temp
 def test_sql_snippets_run(name: str, code: str, db_url: str) -> None:
     with psycopg.connect(db_url, autocommit=True) as connection:
         connection.execute("select trunkline.topic_create('orders', 4)")
-        for statement in code.split(";"):
+        for statement in _STATEMENT_END.split(code):
             if statement.strip():
                 connection.execute(statement.encode())
 

@@ -4,13 +4,14 @@ all, in its order, without holding up others, and refused where it would mean so
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import psycopg
 import pytest
 
 import trunkline
-from trunkline import Client, ConsumerSettings, Message, PendingPosition, TopicSettings, errors
+from trunkline import Client, Consumer, ConsumerSettings, Message, PendingPosition, TopicSettings, errors
 
 TABLE = "create table public.business (id integer primary key)"
 INSERT = "insert into public.business values (%s)"
@@ -75,10 +76,8 @@ def test_savepoints_that_are_rolled_back_publish_nothing(db_url: str) -> None:
     with trunkline.connect(db_url) as tl, connected(db_url) as conn:
         tl.create_topic("orders")
         with conn.transaction():
-            with pytest.raises(ZeroDivisionError):
-                with conn.transaction():
-                    tl.publish("orders", b"undone", conn=conn)
-                    raise ZeroDivisionError
+            with conn.transaction(force_rollback=True):
+                tl.publish("orders", b"undone", conn=conn)
             tl.publish("orders", b"a", conn=conn)
             with conn.transaction():
                 tl.publish("orders", b"b", conn=conn)
@@ -118,6 +117,21 @@ def test_constraints_that_are_made_immediate_lose_nothing(db_url: str) -> None:
         assert len({batch.transaction_id for batch in batches if batch.transaction_id is not None}) == 1
 
 
+def test_full_segments_are_rolled_and_nobody_waits_for_himself(db_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Once constraints were made immediate the transaction has its partition, and sealing would wait for it."""
+    with trunkline.connect(db_url) as tl, connected(db_url) as conn:
+        tl.create_topic("orders", settings=TopicSettings(segment_bytes=1024 * 1024))
+        for immediate in (True, False):
+            before = len(tl.describe_topic("orders").segments)
+            for _ in range(150):
+                tl.publish("orders", os.urandom(20_000), conn=conn)
+                conn.execute("set constraints all immediate") if immediate else conn.commit()
+            conn.commit()
+            assert (len(tl.describe_topic("orders").segments) > before) is not immediate
+        assert [record.message for record in caplog.records if "could not be rolled" in record.message] == []
+        assert len(payloads(tl)) == 300
+
+
 def test_a_session_that_replays_for_others_publishes_too(db_url: str) -> None:
     with trunkline.connect(db_url) as tl, connected(db_url) as conn:
         tl.create_topic("orders")
@@ -146,7 +160,7 @@ def test_connections_that_are_in_no_state_to_publish_are_refused(db_url: str) ->
     with trunkline.connect(db_url) as tl:
         tl.create_topic("orders")
         alone = connected(db_url, autocommit=True)
-        with pytest.raises(errors.InvalidArgument, match="autocommit.*begin one"):
+        with pytest.raises(errors.InvalidArgument, match=r"autocommit.*begin one"):
             tl.publish("orders", b"x", conn=alone)
         with alone.transaction():
             tl.publish("orders", b"in a block", conn=alone)
@@ -192,7 +206,7 @@ def test_a_connection_to_another_database_is_noticed(db_url: str, make_database:
         tl.create_topic("orders")
         other.create_topic("orders")
         with connected(elsewhere) as conn:
-            with pytest.raises(errors.NotFound, match="another one.*database of the client"):
+            with pytest.raises(errors.NotFound, match=r"another one.*database of the client"):
                 tl.publish("orders", b"x", conn=conn)
         with connected(make_database()) as conn:
             conn.execute("drop schema trunkline cascade")
@@ -230,6 +244,7 @@ def test_a_topic_that_goes_before_the_commit_takes_the_transaction_with_it(db_ur
 # -- who is woken --
 
 
+@pytest.mark.direct("through a pooler nobody hears rings")
 def test_readers_are_woken_when_a_transaction_of_ours_on_their_connection_has_committed(db_url: str) -> None:
     """The poll interval is far longer than the test may take: only a ring can end the wait."""
     settings = trunkline.ClientSettings(poll_max_s=500.0)
@@ -241,15 +256,21 @@ def test_readers_are_woken_when_a_transaction_of_ours_on_their_connection_has_co
         tl.create_topic("orders")
         with tl.consumer("orders", group="g", create=True) as consumer:
             assert consumer.poll() == []
-            with publisher.transaction(conn):
-                with publisher.transaction(conn):
-                    publisher.publish("orders", b"a", conn=conn)
+            with publisher.transaction(conn), publisher.transaction(conn):
+                publisher.publish("orders", b"a", conn=conn)
             assert [record.payload for record in consumer.poll(wait_s=60.0)] == [b"a"]
-        with pytest.raises(errors.InvalidArgument, match="for a connection of psycopg|conn must be"):
+        with pytest.raises(errors.InvalidArgument, match=r"for a connection of psycopg|conn must be"):
             with publisher.transaction(object()):  # type: ignore[arg-type]
                 pass
 
 
+def publish_and_fail(worker: Client, copier: Consumer) -> None:
+    with copier.transaction() as tx:
+        worker.publish("out", b"undone", conn=tx.conn)
+        raise ZeroDivisionError
+
+
+@pytest.mark.direct("through a pooler nobody hears rings")
 def test_what_a_handler_publishes_with_its_effects_is_there_once_and_wakes_readers(db_url: str) -> None:
     settings = trunkline.ClientSettings(poll_max_s=500.0)
     with trunkline.connect(db_url, settings=settings) as tl, trunkline.connect(db_url) as worker:
@@ -260,9 +281,7 @@ def test_what_a_handler_publishes_with_its_effects_is_there_once_and_wakes_reade
         with copier, tl.consumer("out", group="g", create=True) as reader:
             assert reader.poll() == []
             with pytest.raises(ZeroDivisionError):
-                with copier.transaction() as tx:
-                    worker.publish("out", b"undone", conn=tx.conn)
-                    raise ZeroDivisionError
+                publish_and_fail(worker, copier)
             with copier.transaction() as tx:
                 for record in tx.records:
                     worker.publish("out", record.payload + b"!", conn=tx.conn)
@@ -274,7 +293,7 @@ def test_a_transaction_cannot_be_prepared(db_url: str) -> None:
     with trunkline.connect(db_url) as tl, connected(db_url) as conn:
         tl.create_topic("orders")
         tl.publish("orders", b"x", conn=conn)
-        with pytest.raises(psycopg.Error, match="cannot be prepared|prepared transactions are disabled") as failed:
+        with pytest.raises(psycopg.Error, match=r"cannot be prepared|prepared transactions are disabled") as failed:
             conn.execute("prepare transaction 'p'")
         assert failed.value.sqlstate in ("TL001", "55000")
         assert payloads(tl) == []

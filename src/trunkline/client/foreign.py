@@ -15,12 +15,17 @@ from trunkline.client.failures import translate, translate_state
 from trunkline.errors import Closed, InvalidArgument, TrunklineError
 
 Library = Literal["psycopg", "SQLAlchemy", "Django"]
+Do = Callable[[], None]
 
 ALONE = (
     "the connection commits every statement by itself (autocommit), so the record would not be part of a transaction: "
     "begin one, or publish without conn"
 )
+GONE = "the connection that was given as conn is closed"
 FAILED = "the transaction has failed already, and will be rolled back: nothing can be published in it"
+
+_WAITING = "trunkline_after_commit"
+"""Where a session keeps what is to be done: its own place for what others want to remember."""
 
 
 class CallersConnection(Protocol):
@@ -39,6 +44,7 @@ def library_of(conn: object, *, is_async: bool) -> Library:
         if "sqlalchemy" in modules:
             found, suits_async = "SQLAlchemy", _suits_async(conn)
         elif "django" in modules:
+            django_wrapper(conn)
             found, suits_async = "Django", False
         else:
             raise InvalidArgument(
@@ -74,10 +80,42 @@ def sqlalchemy_parts(conn: Any) -> tuple[Any, Any]:
     return found, session if isinstance(session, Session) else None
 
 
+def after_commit(session: Any, do: Do) -> None:
+    """Have something done once, when a session of SQLAlchemy has committed."""
+    waiting = session.info.get(_WAITING)
+    if waiting is None:
+        from sqlalchemy import event
+
+        waiting = session.info[_WAITING] = []
+        event.listen(session, "after_commit", _do_waiting)
+    if do not in waiting:
+        waiting.append(do)
+
+
+def _do_waiting(session: Any) -> None:
+    # It is called for the release of a savepoint too.
+    if not session.in_nested_transaction():
+        waiting, session.info[_WAITING] = session.info[_WAITING], []
+        for do in waiting:
+            do()
+
+
+def django_wrapper(conn: Any) -> Any:
+    """The connection of this thread that is behind ``django.db.connection``, which is only a name for it."""
+    from django.db import connections
+    from django.db.backends.base.base import BaseDatabaseWrapper
+    from django.utils.connection import ConnectionProxy
+
+    found = connections[conn.alias] if isinstance(conn, ConnectionProxy) and hasattr(conn, "vendor") else conn
+    if not isinstance(found, BaseDatabaseWrapper):
+        raise InvalidArgument(f"conn must be a connection of Django (django.db.connection), not {type(conn).__name__}")
+    return found
+
+
 def check_psycopg(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
     """Refuse a connection on which a record would not become part of a transaction."""
     if conn.closed:
-        raise Closed("the connection that was given as conn is closed")
+        raise Closed(GONE)
     status = conn.info.transaction_status
     if status == TransactionStatus.INERROR:
         raise InvalidArgument(FAILED)
@@ -96,22 +134,23 @@ def check_django(conn: Any) -> None:
         raise InvalidArgument(f"{ALONE} (`with transaction.atomic():`)")
 
 
-def translate_foreign(error: BaseException) -> TrunklineError:
-    """What a driver has said, through a library that has wrapped it."""
-    cause = getattr(error, "orig", None) or error.__cause__ or error
-    while cause.__cause__ is not None and not isinstance(cause, psycopg.Error) and not _state(cause):
+def translate_foreign(error: BaseException, library: Library) -> TrunklineError:
+    """What a driver has said, through a library that has wrapped it; or what the library itself has to say."""
+    cause = getattr(error, "orig", None) or error
+    # The last of them is the driver's own. What is wrapped around it names the statement, and records with it.
+    while cause.__cause__ is not None and not isinstance(cause, psycopg.Error):
         cause = cause.__cause__
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    if state == "25P02":
+        return InvalidArgument(FAILED)
     if isinstance(cause, psycopg.Error):
         return translate(cause)
+    if cause is error:
+        return InvalidArgument(f"{library} refuses: {error}")
     said = getattr(cause, "diag", cause)
     return translate_state(
-        _state(cause),
-        getattr(said, "message_primary", None) or getattr(said, "message", None) or str(error),
+        state,
+        getattr(said, "message_primary", None) or getattr(said, "message", None) or str(cause),
         hint=getattr(said, "message_hint", None) or getattr(said, "hint", None),
         detail=getattr(said, "message_detail", None) or getattr(said, "detail", None),
     )
-
-
-def _state(error: BaseException) -> str | None:
-    """The SQLSTATE, as psycopg 2 and asyncpg name it."""
-    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)

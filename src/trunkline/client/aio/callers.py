@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol
-from weakref import WeakSet
+from typing import Any, Protocol
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -14,26 +13,34 @@ from trunkline.client.aio.shim import IS_ASYNC
 from trunkline.client.failures import translate
 from trunkline.client.foreign import (
     ALONE,
+    FAILED,
+    GONE,
+    Do,
+    after_commit,
     check_django,
     check_psycopg,
+    django_wrapper,
     library_of,
     sqlalchemy_parts,
     translate_foreign,
 )
-from trunkline.errors import InvalidArgument
+from trunkline.errors import Closed, InvalidArgument, Unavailable
 
 Values = Sequence[Any]
-Do = Callable[[], None]
 
 
 class Caller(Protocol):
     """Somebody's connection, as the outbox uses it."""
 
+    key: Any
+    """What the connection is known by: the same thing however it was given."""
+
     async def put(self, values: Values) -> tuple[Any, ...]:
         """Call ``outbox_put`` in the transaction."""
 
     def on_commit(self, do: Do) -> None:
-        """Have something done when the transaction has committed, where there is somebody who says so."""
+        """Have something done when the transaction has committed, where there is somebody who says so. What is asked
+        for again before that is done once."""
 
 
 def caller_of(conn: Any) -> Caller:
@@ -51,7 +58,7 @@ class PsycopgCaller:
     """A connection of psycopg. Nobody says when it has committed."""
 
     def __init__(self, conn: psycopg.AsyncConnection[Any]) -> None:
-        self._conn = conn
+        self.key = self._conn = conn
 
     async def put(self, values: Values) -> tuple[Any, ...]:
         check_psycopg(self._conn)
@@ -70,46 +77,54 @@ class PsycopgCaller:
 class SqlalchemyCaller:
     """A session or a connection of SQLAlchemy 2, with any driver. Only a session says when it has committed."""
 
-    _listening: ClassVar[WeakSet[Any]] = WeakSet()
-
     def __init__(self, conn: Any) -> None:
         self._conn, self._session = sqlalchemy_parts(conn)
+        self.key: Any = self._conn if self._session is None else self._session
 
     async def put(self, values: Values) -> tuple[Any, ...]:
         from sqlalchemy import text
-        from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+        from sqlalchemy.exc import DBAPIError, PendingRollbackError, ResourceClosedError, SQLAlchemyError
 
         named = dict(zip(protocol.OUTBOX_PUT_NAMES, values, strict=True))
         try:
-            if await self._is_autocommit():
-                raise InvalidArgument(ALONE)
-            result = await self._conn.execute(text(protocol.OUTBOX_PUT_NAMED), named)
+            connection = self._conn if self._session is None else await self._conn.connection()
+            _check_sqlalchemy(connection)
+            result = await connection.execute(text(protocol.OUTBOX_PUT_NAMED), named)
             (row,) = result.fetchall()
         except DBAPIError as error:
-            raise translate_foreign(error) from error
+            raise translate_foreign(error, "SQLAlchemy") from error
+        except PendingRollbackError as error:
+            raise InvalidArgument(FAILED) from error
+        except ResourceClosedError as error:
+            raise Closed(GONE) from error
         except SQLAlchemyError as error:
             raise InvalidArgument(f"SQLAlchemy refuses: {error}") from error
+        except OSError as error:
+            # asyncpg has no error of its own for a server that is not there.
+            raise Unavailable(f"{error}; is the server running, and reachable from here?") from error
         return tuple(row)
 
-    async def _is_autocommit(self) -> bool:
-        connection = self._conn if self._session is None else await self._conn.connection()
-        if True:  # ASYNC
-            connection = connection.sync_connection
-        return bool(getattr(connection.connection.driver_connection, "autocommit", False))
-
     def on_commit(self, do: Do) -> None:
-        if self._session is not None and self._session not in self._listening:
-            from sqlalchemy import event
+        if self._session is not None:
+            after_commit(self._session, do)
 
-            self._listening.add(self._session)
-            event.listen(self._session, "after_commit", lambda _: do())
+
+def _check_sqlalchemy(connection: Any) -> None:
+    if connection.dialect.name != "postgresql":
+        raise InvalidArgument(f"conn is a connection to {connection.dialect.name}, not to PostgreSQL")
+    if True:  # ASYNC
+        connection = connection.sync_connection
+    if connection.closed:
+        raise Closed(GONE)
+    if getattr(connection.connection.dbapi_connection, "autocommit", False):
+        raise InvalidArgument(ALONE)
 
 
 class DjangoCaller:
     """A connection of Django's, as ``django.db.connection``: it knows no async."""
 
     def __init__(self, conn: Any) -> None:
-        self._conn = conn
+        self.key = self._conn = django_wrapper(conn)
 
     async def put(self, values: Values) -> tuple[Any, ...]:
         from django.db import Error
@@ -120,8 +135,11 @@ class DjangoCaller:
                 cursor.execute(protocol.OUTBOX_PUT, values)
                 (row,) = cursor.fetchall()
         except Error as error:
-            raise translate_foreign(error) from error
+            raise translate_foreign(error, "Django") from error
         return tuple(row)
 
     def on_commit(self, do: Do) -> None:
-        self._conn.on_commit(do)
+        # Django refuses it where the application begins and ends transactions by hand. What a savepoint took back when
+        # it was rolled back is not in the list any more.
+        if self._conn.in_atomic_block and not any(do in hook for hook in self._conn.run_on_commit):
+            self._conn.on_commit(do)

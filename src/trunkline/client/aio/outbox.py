@@ -10,6 +10,7 @@ import logging
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -31,6 +32,25 @@ from trunkline.records import PendingPosition, Topic
 logger = logging.getLogger("trunkline")
 
 
+@dataclass
+class Unrung:
+    """What a transaction has published, and nobody was woken for: partitions by topic."""
+
+    transaction_id: int
+    topics: dict[int, set[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Committed:
+    """Tells an outbox that a connection has committed. One is equal to another that tells the same."""
+
+    outbox: Outbox
+    key: Any
+
+    def __call__(self) -> None:
+        self.outbox.committed(self.key)
+
+
 class Outbox:
     """What one client publishes on connections of others, and whom it wakes when they have committed."""
 
@@ -40,7 +60,7 @@ class Outbox:
         self._ringer = ringer
         self._mutex = Mutex()
         self._turn = count(random.randrange(1024))
-        self._unrung: WeakKeyDictionary[Any, dict[int, set[int]]] = WeakKeyDictionary()
+        self._unrung: WeakKeyDictionary[Any, Unrung] = WeakKeyDictionary()
 
     async def put(self, conn: object, topic: Topic, parcel: Parcel) -> list[PendingPosition]:
         """Publish records in the transaction of a connection; which partition each of them will stand in."""
@@ -52,8 +72,8 @@ class Outbox:
         except (NotFound, RoutingStale):
             self._topics.forget(topic.name)
             raise
-        self._note(conn, topic.topic_id, way)
-        caller.on_commit(lambda: self.committed(conn))
+        self._note(caller.key, transaction_id, topic.topic_id, way)
+        caller.on_commit(Committed(self, caller.key))
         if is_full:
             await self._roll(topic, segment_id)
         placed: list[PendingPosition | None] = [None] * len(parcel)
@@ -75,16 +95,21 @@ class Outbox:
         if conn.info.transaction_status == TransactionStatus.IDLE:
             self.committed(conn)
 
-    def committed(self, conn: object) -> None:
-        """Wake the readers of what was published on a connection."""
+    def committed(self, key: object) -> None:
+        """Wake the readers of what was published in the last transaction of a connection."""
         with self._mutex:
-            unrung = self._unrung.pop(conn, {})
-        for topic_id, partitions in unrung.items():
-            self._ringer.ring_topic(topic_id, partitions)
+            unrung = self._unrung.pop(key, None)
+        if unrung is not None:
+            for topic_id, partitions in unrung.topics.items():
+                self._ringer.ring_topic(topic_id, partitions)
 
-    def _note(self, conn: object, topic_id: int, way: Routed) -> None:
+    def _note(self, key: object, transaction_id: int, topic_id: int, way: Routed) -> None:
         with self._mutex:
-            self._unrung.setdefault(conn, {}).setdefault(topic_id, set()).update(way.partitions)
+            unrung = self._unrung.get(key)
+            if unrung is None or unrung.transaction_id != transaction_id:
+                # What is there from another transaction was rolled back, or its commit was nobody's to tell.
+                unrung = self._unrung[key] = Unrung(transaction_id)
+            unrung.topics.setdefault(topic_id, set()).update(way.partitions)
 
     async def _roll(self, topic: Topic, segment_id: int) -> None:
         """Open the next segment. What was published is safe whatever happens here; a later publish finds it full."""

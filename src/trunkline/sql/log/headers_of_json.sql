@@ -1,5 +1,5 @@
 -- Headers as a person writes them, as the log keeps them: an object of text values, or an array of [name, value] pairs
--- where a name repeats. All three are null where there are none given.
+-- where a name repeats. All three are null where there are none.
 -- errors: TL001
 -- grants: none
 create function trunkline.headers_of_json(
@@ -19,6 +19,8 @@ begin
             or jsonb_typeof(p -> 0) <> 'string' or jsonb_typeof(p -> 1) <> 'string') then
         raise exception 'headers must be an object of strings, or an array of [name, value] pairs of strings'
             using errcode = 'TL001';
+    elsif pairs = '[]' then
+        return;
     end if;
     select array[count(*)::integer], array_agg(p.pair ->> 0 order by p.n),
         array_agg(convert_to(p.pair ->> 1, 'UTF8') order by p.n)

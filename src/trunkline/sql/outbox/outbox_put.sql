@@ -60,6 +60,12 @@ begin
     end if;
     open_segment_id := topic.open_segment_id;
     -- Looking at files costs more than a small publish: by chance, about 64 times while a segment fills.
-    is_full := random() * topic.segment_bytes < pg_column_size(payloads)::bigint * 64
-        and trunkline.segment_is_full(topic.open_segment_id);
+    is_full := random() * topic.segment_bytes < pg_column_size(payloads)::bigint * 64;
+    if is_full then
+        -- Not where this transaction has partitions already, as after SET CONSTRAINTS: sealing would wait for them, and
+        -- the caller for the sealing.
+        is_full := trunkline.segment_is_full(topic.open_segment_id) and not exists (
+            select from pg_locks l where l.pid = pg_backend_pid() and l.locktype = 'advisory'
+                and l.classid = trunkline.lock_class()::oid);
+    end if;
 end $$;
