@@ -29,6 +29,8 @@ class GroupTransaction:
     def __init__(self, records: list[Record], conn: AsyncConnection[Row]) -> None:
         self.records = records
         self.conn = conn
+        self.member_id = 0
+        self.held: Sequence[Holding] = ()
 
 
 class Effects:
