@@ -133,7 +133,7 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ``retry_max_s``. A handler that has not returned after ``handler_timeout_s`` ends the app. What is done is committed
     every ``commit_interval_s``. About ``in_hand_max`` records, or ``in_hand_bytes_max`` bytes, of a partition are in
     memory at most. ``start`` says where a new group begins, ``on_out_of_range`` what to do where retention has passed
-    it by. With ``blocked_keys``, for handlers by group key, later records of a key that has failed wait for its redrive.
+    it by. With ``blocked_keys``, for handlers by group key, later records of a key that failed wait for its redrive.
     """
 
     max_attempts: int = 5

@@ -95,7 +95,7 @@ class App:
             raise InvalidArgument(f"records that fail would come back at once: {dead_letter} is what the handler reads")
 
         def add(function: Function) -> Function:
-            _check_function(function, arguments=2 if delivery == "exactly_once" else 1)
+            _check_function(function, _ARGUMENTS[by or delivery])
             what = (function, tuple(wanted), group, concurrency, create, delivery, dead_letter, how, by)
             self._handlers.append(Handler(*what))
             return function
@@ -248,7 +248,14 @@ def _check_by(by: object, delivery: Delivery, *, blocked_keys: bool) -> None:
         raise InvalidArgument("blocked_keys lets later records of a group key wait: add by='group_key'")
 
 
-def _check_function(function: object, *, arguments: int) -> None:
+_ARGUMENTS = {
+    "at_least_once": ("a record",),
+    "exactly_once": ("a record", "a connection"),
+    "group_key": ("a list of records", "a connection"),
+}
+
+
+def _check_function(function: object, arguments: Sequence[str]) -> None:
     if not callable(function):
         raise InvalidArgument(f"a handler is a function, not {function!r}")
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
@@ -256,7 +263,7 @@ def _check_function(function: object, *, arguments: int) -> None:
     if not fits:
         raise InvalidArgument(f"{function!r} must be {kind}")
     try:
-        inspect.signature(function).bind(*range(arguments))
+        inspect.signature(function).bind(*arguments)
     except TypeError:
-        wanted = "a record" if arguments == 1 else "a record and a connection"
+        wanted = " and ".join(arguments)
         raise InvalidArgument(f"{function!r} is called with {wanted}, which it does not take") from None

@@ -142,6 +142,8 @@ class BySection:
             left_s = timeout_s if current is None else current.started + timeout_s - monotonic()
             if current is not None and left_s <= 0:
                 service.abandon()
+                # Its savepoint is still open, in the hands of who does not return: only the server can end it.
+                tx.conn.pgconn.finish()
                 raise self._handler.stuck(current.record)
             with suppress(TimeoutError):
                 ended.wait(left_s)

@@ -8,5 +8,6 @@ as $$
 begin
     update trunkline.group_blocked b
     set due_at = null, attempts = b.attempts + 1, reason = parked_fail.reason, blocked_at = trunkline.clock_now()
-    where b.cursor_id = parked_fail.cursor_id and b.key_id = trunkline.parked_key_id(key, group_key);
+    where b.cursor_id = parked_fail.cursor_id
+        and b.key_id = trunkline.parked_key_id(parked_fail.key, parked_fail.group_key);
 end $$;
