@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from contextlib import AsyncExitStack
 from time import monotonic
 from typing import Any
 
@@ -136,6 +137,33 @@ async def test_a_call_gets_all_records_of_a_key_and_group_key_in_their_order(db_
         ["-/z1", "-/z2"],
     ]
     assert (await ask(db_url, CURSOR), len(await ask(db_url, EFFECTS))) == (13, 12)
+
+
+async def test_S4_05_and_S4_06_readers_get_every_record_once_also_when_partitions_are_added(db_url: str) -> None:
+    """Three consumers in one group: what they get is all there is, and nobody gets what another has."""
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("events", partitions=5)
+        await tl.publish_many("events", [Message(b"%d" % number, key=f"{number % 17}") for number in range(300)])
+        got: list[list[tuple[int, int]]] = [[], [], []]
+        async with AsyncExitStack() as stack:
+            group = tl.consumer("events", group="projector", create=True)
+            readers = [await stack.enter_async_context(group)]
+            for _ in range(2):
+                readers.append(await stack.enter_async_context(tl.consumer("events", group="projector")))
+            deadline = monotonic() + 60
+            while sum(map(len, got)) < 600:
+                assert monotonic() < deadline, got
+                for reader, mine in zip(readers, got, strict=True):
+                    mine += [(record.partition, record.offset) for record in await reader.poll(20)]
+                    await reader.commit()
+                if sum(map(len, got)) == 300 and max(partition for each in got for partition, _ in each) < 5:
+                    await tl.add_partitions("events", 8, break_key_order=True)
+                    many = [Message(b"%d" % number, key=f"{number % 17}") for number in range(300)]
+                    await tl.publish_many("events", many)
+        ends = await tl.offsets("events")
+    everything = [(each.partition, offset) for each in ends for offset in range(each.start, each.end)]
+    assert sorted(place for each in got for place in each) == everything
+    assert [len(each) > 0 for each in got] == [True] * 3
 
 
 # -- failures --

@@ -13,6 +13,7 @@ ADD = (
     "select trunkline.parked_add(%s::int4, 'a', 'x', 2, 'no', %s::int8, array[%s]::int8[], array['p'::bytea], array[0],"
     " '{}', '{}', array[now()])"
 )
+BEGIN = "select trunkline.parked_begin(%s::int4, %s::int4[], %s::int4[])"
 DUE = "select record_offset from trunkline.parked_due(%s::int4, %s::int4[], %s::int4[], 10)"
 FIND = "select first_offset from trunkline.parked_find(%s::int4[], array['a'::bytea], array['x'::bytea])"
 DONE = "select trunkline.parked_done(%s::int4, 'a', 'x', %s::int8)"
@@ -101,10 +102,11 @@ def test_S4_16_what_is_parked_beside_a_redrive_that_is_asked_for_stays_behind(sc
     """The handler has seen that the key is blocked; the redrive is asked for before it commits what it parks."""
     handler = scene.sessions.open("handler")
     assert scene.is_blocked(handler)
+    handler.run(BEGIN, [scene.member.member_id, [scene.cursor_id], [1]])
     handler.run(ADD, [scene.cursor_id, 1, 3])
     asked = scene.admin.start(REDRIVE)
-    if not asked.done():
-        commit(handler, scene.member, {scene.cursor_id: (1, 4)}).result(WAIT_S)
+    scene.sessions.watcher.wait_blocked(scene.admin, handler)
+    commit(handler, scene.member, {scene.cursor_id: (1, 4)}).result(WAIT_S)
     scene.end(handler, commits=commits)
     asked.result(WAIT_S)
     again = scene.sessions.open("again")

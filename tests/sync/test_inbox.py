@@ -41,7 +41,8 @@ def test_S4_17_a_record_that_is_delivered_twice_is_dealt_with_once(db_url: str) 
                             done.append(record.offset)
         assert sorted(done) == sorted([*range(1, 10)] * 2)
         # Another inbox knows nothing of it.
-        assert tl.inbox("shipping").add(record, conn=connected(db_url))
+        with tl.inbox("shipping").once(record, conn=conn) as is_new:
+            assert is_new
 
 
 def test_what_fails_or_is_rolled_back_was_not_dealt_with(db_url: str) -> None:

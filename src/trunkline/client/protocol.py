@@ -124,6 +124,7 @@ OUTBOX_PUT_NAMED = _OUTBOX_PUT.format(
     ", ".join(f"cast(:{name} as {kind})" for name, kind in zip(OUTBOX_PUT_NAMES, _OUTBOX_PUT_TYPES, strict=True))
 )
 """For connections of others: parameters by their place, or by name, and types that every driver understands."""
+PARKED_BEGIN = "select trunkline.parked_begin(%s::int4, %s::int4[], %s::int4[])"
 PARKED_DUE = "select * from trunkline.parked_due(%s::int4, %s::int4[], %s::int4[], %s::int4)"
 PARKED_FIND = "select place, first_offset from trunkline.parked_find(%s::int4[], %s::bytea[], %s::bytea[])"
 PARKED_ADD = (

@@ -43,6 +43,8 @@ logger = logging.getLogger("trunkline")
 
 RECORDS_AT_ONCE = 500
 POLL_WAIT_S = 1.0
+FENCED_PAUSE_S = 0.1
+"""What was lost is still in hand until the group is looked at again."""
 
 
 class _Again(Exception):
@@ -98,7 +100,7 @@ class BySection:
         except Fenced as error:
             logger.info("%s: %s", self._handler, error)
             self._failing.clear()
-            return 0.0
+            return min(self._settings.retry_first_s, FENCED_PAUSE_S)
         except TrunklineError as error:
             return self._after(error)
         self._failing.clear()
@@ -157,6 +159,8 @@ class BySection:
         waits = await parking.blocked(found) if self._settings.blocked_keys else [None] * len(found)
         free = [section for section, behind in zip(found, waits, strict=True) if behind is None]
         given_up = await self._handle_all(free, tx, stop)
+        if given_up or len(free) < len(found):
+            await parking.begin()
         for section in given_up:
             work = self._failing[section.name]
             assert work.reason is not None

@@ -80,8 +80,8 @@ class App:
 
         With ``by="group_key"`` too it gets, instead of a record, the list of all records of one key and group key in
         what was read, in their order. Each call is in a savepoint: where it fails for good all its records are put
-        away, and the others commit. With ``blocked_keys`` in the settings later records of that key and group key then wait as well,
-        until they are redriven.
+        away, and the others commit. With ``blocked_keys`` in the settings later records of that key and group key then
+        wait as well, until they are redriven.
         """
         wanted = check_topic_names(topics)
         check_group_name(group)

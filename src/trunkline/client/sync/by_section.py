@@ -158,6 +158,8 @@ class BySection:
         waits = parking.blocked(found) if self._settings.blocked_keys else [None] * len(found)
         free = [section for section, behind in zip(found, waits, strict=True) if behind is None]
         given_up = self._handle_all(free, tx, stop)
+        if given_up or len(free) < len(found):
+            parking.begin()
         for section in given_up:
             work = self._failing[section.name]
             assert work.reason is not None

@@ -190,7 +190,8 @@ class Client:
         the transaction of that connection: it is in the log if and only if that commits, and has no offset before.
 
         ``key`` chooses the partition; ``group_key`` says which records of a key are handled together. Calls at
-        the same time share a batch. With the same key, records keep the order of calls that did not overlap. A cancelled call may or may not have published.
+        the same time share a batch. With the same key, records keep the order of calls that did not overlap. A
+        cancelled call may or may not have published.
         """
         known = self._topics.find(check_topic_name(topic))
         parcel = pack_one(payload, key, headers, partition, known, group_key)

@@ -31,12 +31,18 @@ class Parking:
     def due(self, max_records: int) -> Section | None:
         """Parked records of one key that are to be redriven now. From then on the partitions cannot be taken until the
         transaction ends. Fenced where they have been."""
-        held = self._tx.held
-        if not held:
+        if not self._tx.held:
             return None
-        cursor_ids, epochs = [each.cursor_id for each in held], [each.epoch for each in held]
-        rows = self._run(protocol.PARKED_DUE, [self._tx.member_id, cursor_ids, epochs, max_records])
+        rows = self._run(protocol.PARKED_DUE, [*self._held(), max_records])
         return Section([self._record(row) for row in rows]) if rows else None
+
+    def begin(self) -> None:
+        """Before anything is given up or parked: lock the partitions, as the commit will. Fenced where one was lost."""
+        self._run(protocol.PARKED_BEGIN, self._held())
+
+    def _held(self) -> list[Any]:
+        held = self._tx.held
+        return [self._tx.member_id, [each.cursor_id for each in held], [each.epoch for each in held]]
 
     def _record(self, row: tuple[Any, ...]) -> Record:
         cursor_id, key, _, _, offset, payload, names, values, append_time = row

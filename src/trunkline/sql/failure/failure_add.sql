@@ -1,5 +1,6 @@
 -- Notes that a handler has given records of one key up, in the caller's transaction. It is for people: see
 -- failure_describe. Rows of the same partition that are older than 30 days go.
+-- locks: those of parked_begin, which the caller has taken
 -- errors: 23503 where the cursor is gone
 -- grants: consumer
 create function trunkline.failure_add(

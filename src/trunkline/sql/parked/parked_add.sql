@@ -1,6 +1,7 @@
 -- Parks records of one key: they wait, whole, until the key is redriven. In the caller's transaction, which moves the
 -- cursor past them. behind is the offset that they wait behind; null where they have failed themselves, after attempts.
 -- What is parked already, as after a seek back, stays as it is. header_counts says how many of the headers each has.
+-- locks: those of parked_begin, which the caller has taken
 -- errors: TL001, 23503 where the cursor is gone
 -- grants: consumer
 create function trunkline.parked_add(
