@@ -146,10 +146,9 @@ async def test_S4_05_and_S4_06_readers_get_every_record_once_also_when_partition
         await tl.publish_many("events", [Message(b"%d" % number, key=f"{number % 17}") for number in range(300)])
         got: list[list[tuple[int, int]]] = [[], [], []]
         async with AsyncExitStack() as stack:
-            group = tl.consumer("events", group="projector", create=True)
-            readers = [await stack.enter_async_context(group)]
-            for _ in range(2):
-                readers.append(await stack.enter_async_context(tl.consumer("events", group="projector")))
+            readers = [tl.consumer("events", group="projector", create=True) for _ in got]
+            for reader in readers:
+                await stack.enter_async_context(reader)
             deadline = monotonic() + 60
             while sum(map(len, got)) < 600:
                 assert monotonic() < deadline, got

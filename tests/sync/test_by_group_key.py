@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from contextlib import ExitStack
 from time import monotonic
 from typing import Any
 
@@ -136,6 +137,32 @@ def test_a_call_gets_all_records_of_a_key_and_group_key_in_their_order(db_url: s
         ["-/z1", "-/z2"],
     ]
     assert (ask(db_url, CURSOR), len(ask(db_url, EFFECTS))) == (13, 12)
+
+
+def test_S4_05_and_S4_06_readers_get_every_record_once_also_when_partitions_are_added(db_url: str) -> None:
+    """Three consumers in one group: what they get is all there is, and nobody gets what another has."""
+    with trunkline.connect(db_url) as tl:
+        tl.create_topic("events", partitions=5)
+        tl.publish_many("events", [Message(b"%d" % number, key=f"{number % 17}") for number in range(300)])
+        got: list[list[tuple[int, int]]] = [[], [], []]
+        with ExitStack() as stack:
+            readers = [tl.consumer("events", group="projector", create=True) for _ in got]
+            for reader in readers:
+                stack.enter_context(reader)
+            deadline = monotonic() + 60
+            while sum(map(len, got)) < 600:
+                assert monotonic() < deadline, got
+                for reader, mine in zip(readers, got, strict=True):
+                    mine += [(record.partition, record.offset) for record in reader.poll(20)]
+                    reader.commit()
+                if sum(map(len, got)) == 300 and max(partition for each in got for partition, _ in each) < 5:
+                    tl.add_partitions("events", 8, break_key_order=True)
+                    many = [Message(b"%d" % number, key=f"{number % 17}") for number in range(300)]
+                    tl.publish_many("events", many)
+        ends = tl.offsets("events")
+    everything = [(each.partition, offset) for each in ends for offset in range(each.start, each.end)]
+    assert sorted(place for each in got for place in each) == everything
+    assert [len(each) > 0 for each in got] == [True] * 3
 
 
 # -- failures --

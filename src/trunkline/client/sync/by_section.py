@@ -44,6 +44,8 @@ logger = logging.getLogger("trunkline")
 
 RECORDS_AT_ONCE = 500
 POLL_WAIT_S = 1.0
+FENCED_PAUSE_S = 0.1
+"""What was lost is still in hand until the group is looked at again."""
 
 
 class _Again(Exception):
@@ -99,7 +101,7 @@ class BySection:
         except Fenced as error:
             logger.info("%s: %s", self._handler, error)
             self._failing.clear()
-            return 0.0
+            return min(self._settings.retry_first_s, FENCED_PAUSE_S)
         except TrunklineError as error:
             return self._after(error)
         self._failing.clear()
