@@ -24,6 +24,10 @@ DEAD = "events.dead"
 CURSOR = "select cursor::int from trunkline.group_describe('projector')"
 EFFECTS = "select coalesce(array_agg(convert_from(payload, 'UTF8') order by seq), '{}') from effect"
 """What has been done, in the order in which it was."""
+KILL = """
+    select count(pg_terminate_backend(pid)) from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid()
+"""
 BEHIND = """
     select (select sum("end" - cursor) from trunkline.group_describe('projector')) > 0
         or exists (select from trunkline.parked_list('projector') where due_at is not null)
@@ -728,8 +732,9 @@ def test_parked_records_outlive_the_log_and_a_redrive_takes_many_in_pieces(db_ur
 
 
 def test_S4_16_whatever_fails_and_is_redriven_each_key_is_handled_once_and_in_order(db_url: str) -> None:
-    """A random history against its model: two apps share the group, keys fail and recover, redrives come at any time.
-    At the end, when all is well again, each key has all of its records, once, in order."""
+    """A random history against its model: two apps share the group, keys fail and recover, redrives come at any time,
+    and now and then the server ends every session. At the end, when all is well again, each key has all of its records,
+    once, in order."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -755,6 +760,8 @@ def test_S4_16_whatever_fails_and_is_redriven_each_key_is_handled_once_and_in_or
                     until(db_url, BEHIND, False)
                 if rng.random() < 0.4:
                     bad -= set(rng.sample(sorted(bad), len(bad) // 2))
+                if rng.random() < 0.2:
+                    ask(db_url, KILL)
                 if rng.random() < 0.5:
                     tl.redrive_group("projector", key=rng.choice([None, "a", "b"]), execute=True)
             bad.clear()
