@@ -212,6 +212,43 @@ async def test_S4_14_a_failing_group_goes_to_the_dead_letters_as_a_whole_and_the
         assert failures.last_at is not None
 
 
+async def test_S4_14_letters_are_there_if_and_only_if_the_others_commit(db_url: str) -> None:
+    """The first three commits fail with what will pass, after the letters were written: they went with them."""
+    await prepared(db_url, "a/x1", "a/y1")
+    with psycopg.connect(db_url) as connection:
+        connection.execute("create sequence commits")
+        connection.execute(
+            "create function not_yet() returns trigger language plpgsql as $$ begin if nextval('commits') <= 3 then"
+            " raise exception 'not yet' using errcode = '40001'; end if; return null; end $$"
+        )
+        connection.execute(
+            "create constraint trigger not_yet after insert on effect deferrable initially deferred"
+            " for each row execute function not_yet()"
+        )
+    app = app_of(db_url)
+
+    @app.on(
+        "events",
+        group="projector",
+        create=True,
+        delivery="exactly_once",
+        by="group_key",
+        dead_letter=DEAD,
+        settings=HandlerSettings(**QUICK),
+    )
+    async def project(records: list[Record], conn: AsyncConnection[Any]) -> None:
+        if records[0].group_key == b"x":
+            raise ValueError
+        await write(records, conn)
+
+    async with app:
+        await until(db_url, CURSOR, 3)
+    assert await ask(db_url, "select last_value::int from commits") == 4
+    async with trunkline.aio.connect(db_url) as tl:
+        assert texts_of(await letters(tl)) == ["a/x1"]
+        assert (await tl.describe_group("projector")).failures.failed_records == 1
+
+
 async def test_S4_14_letters_of_a_group_without_a_key_stand_in_one_partition_in_order(db_url: str) -> None:
     await prepared(db_url, *(f"-/x{number}" for number in range(1, 9)))
     app = app_of(db_url)
