@@ -37,6 +37,7 @@ NAMES = {
     "AsyncConnection": "Connection",
     "AsyncConnectionPool": "ConnectionPool",
     "AsyncConsumer": "Consumer",
+    "AsyncInbox": "Inbox",
     "AsyncContextManager": "ContextManager",
     "AsyncCopy": "Copy",
     "AsyncCursor": "Cursor",

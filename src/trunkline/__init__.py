@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from trunkline.client.sync.app import App
     from trunkline.client.sync.client import Client
     from trunkline.client.sync.consumer import Consumer
+    from trunkline.client.sync.inbox import Inbox
     from trunkline.records import (
         Batch,
+        BlockedKey,
         CursorMove,
         GroupDescription,
+        GroupFailures,
         GroupMember,
         GroupPartition,
         GroupRecord,
@@ -47,17 +50,20 @@ __version__ = "0.1.0"
 __all__ = [
     "App",
     "Batch",
+    "BlockedKey",
     "Client",
     "ClientSettings",
     "Consumer",
     "ConsumerSettings",
     "CursorMove",
     "GroupDescription",
+    "GroupFailures",
     "GroupMember",
     "GroupPartition",
     "GroupRecord",
     "GroupSummary",
     "HandlerSettings",
+    "Inbox",
     "Message",
     "PartitionLag",
     "PartitionRange",
@@ -80,6 +86,7 @@ _HOMES = {
     "App": "trunkline.client.sync.app",
     "Client": "trunkline.client.sync.client",
     "Consumer": "trunkline.client.sync.consumer",
+    "Inbox": "trunkline.client.sync.inbox",
 } | dict.fromkeys(("ClientSettings", "HandlerSettings", "ConsumerSettings", "TopicSettings"), "trunkline.settings")
 
 

@@ -18,13 +18,22 @@ HeaderPairs: TypeAlias = tuple[tuple[str, bytes], ...]
 Headers: TypeAlias = Mapping[str, str | bytes] | Sequence[tuple[str, str | bytes]] | None
 
 
+GROUP_KEY_HEADER = "trunkline-group-key"
+"""The header that carries a group key, whoever publishes it."""
+
+
 class Message(msgspec.Struct, frozen=True):
-    """A record on its way out: what ``publish_many`` takes."""
+    """A record on its way out: what ``publish_many`` takes.
+
+    ``key`` says to which partition it goes, as a tenant's id; ``group_key`` which records of that key are handled
+    together, as a user's id.
+    """
 
     payload: bytes
     key: Key = None
     headers: Headers = None
     partition: int | None = None
+    group_key: Key = None
 
 
 class Position(msgspec.Struct, frozen=True, gc=False):
@@ -54,6 +63,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
     headers: HeaderPairs
     append_time: datetime
+
+    @property
+    def group_key(self) -> bytes | None:
+        """The second part of its key: which records of its key it is handled together with."""
+        # The last one counts: it is the one that was added to headers which were passed on.
+        return next((value for name, value in reversed(self.headers) if name == GROUP_KEY_HEADER), None)
 
 
 class GroupRecord(Record, frozen=True, gc=False):
@@ -279,12 +294,44 @@ class GroupMember(msgspec.Struct, frozen=True):
     by_session: bool
 
 
+class GroupFailures(msgspec.Struct, frozen=True):
+    """What handlers by group key have given up: how many records within 30 days, and where and why the last time
+    (None: never). ``blocked_keys`` and ``parked_records`` wait for a redrive now."""
+
+    failed_records: int = 0
+    blocked_keys: int = 0
+    parked_records: int = 0
+    last_topic: str | None = None
+    last_partition: int | None = None
+    last_offset: int | None = None
+    last_reason: str | None = None
+    last_at: datetime | None = None
+
+
+class BlockedKey(msgspec.Struct, frozen=True):
+    """A key of two parts whose records are parked: ``failed_count`` of the ``record_count`` have failed themselves, the
+    others wait behind them. ``due_at`` is when its redrive was asked for; None: it was not."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    group_key: bytes | None
+    first_offset: int
+    record_count: int
+    failed_count: int
+    attempts: int
+    reason: str
+    blocked_at: datetime
+    due_at: datetime | None
+
+
 class GroupDescription(msgspec.Struct, frozen=True):
-    """A group with its partitions and members."""
+    """A group with its partitions and members, and what was given up in it."""
 
     name: str
     partitions: list[GroupPartition]
     members: list[GroupMember]
+    failures: GroupFailures = GroupFailures()
 
     @property
     def lag(self) -> int:

@@ -101,6 +101,7 @@ SWITCHES = ("retention_consumed", "notify_in_commit")
 """Settings of a topic that are on or off."""
 
 Delivery = Literal["at_most_once", "at_least_once", "exactly_once"]
+By = Literal["group_key"]
 OnOutOfRange = Literal["error", "earliest", "latest"]
 
 
@@ -138,7 +139,7 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ``retry_max_s``. A handler that has not returned after ``handler_timeout_s`` ends the app. What is done is committed
     every ``commit_interval_s``. About ``in_hand_max`` records, or ``in_hand_bytes_max`` bytes, of a partition are in
     memory at most. ``start`` says where a new group begins, ``on_out_of_range`` what to do where retention has passed
-    it by.
+    it by. With ``blocked_keys``, for handlers by group key, later records of a key that failed wait for its redrive.
     """
 
     max_attempts: int = 5
@@ -150,8 +151,11 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     in_hand_bytes_max: int = 4 * MIB
     start: Literal["earliest", "latest"] | int | datetime = "earliest"
     on_out_of_range: OnOutOfRange = "error"
+    blocked_keys: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.blocked_keys, bool):
+            raise InvalidArgument(f"blocked_keys must be True or False, not {self.blocked_keys!r}")
         _check_positive(
             self,
             (

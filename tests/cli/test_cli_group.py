@@ -513,3 +513,47 @@ def test_on_a_terminal_there_are_tables(on_terminal: Any, tl: Client) -> None:
         assert (code, "billing" in said, "\t" in said) == (0, True, False)
     code, said = on_terminal("group", "seek", "billing", "--topic", "orders", "--to", "end")
     assert (code, "nothing was changed; add --execute" in said) == (0, True)
+
+
+# -- blocked, redrive --
+
+
+@pytest.fixture
+def parked(tl: Client, billing: None, db_url: str) -> None:
+    """One record of group billing that failed and one behind it, of a tenant and a user that is no text."""
+    with psycopg.connect(db_url) as connection:
+        cursor = "(select min(cursor_id) from trunkline.group_cursor)"
+        connection.execute(f"select trunkline.failure_add({cursor}, 3, 1, 'acme', '\\xff00', 5, 'ValueError: no')")
+        for offset, behind in ((3, None), (7, 3)):
+            connection.execute(
+                f"select trunkline.parked_add({cursor}, 'acme', '\\xff00', 5, 'ValueError: no', %s, array[%s]::int8[],"
+                " array['x'::bytea], array[0], '{}', '{}', array[now()])",
+                [behind, offset],
+            )
+
+
+def test_S4_22_lag_the_last_error_and_what_is_parked_are_shown(run: Run, tl: Client, parked: None) -> None:
+    described = dict(line[:2] for line in lines(run("group", "describe", "billing").stdout)[:8] if len(line) == 2)
+    assert (described["lag"], described["failed"], described["parked records"]) == ("20", "1", "2")
+    assert described["last error"] == "ValueError: no (orders, partition 0, offset 3)"
+    (found,) = objects(run("group", "describe", "billing", "--json").stdout)
+    assert (found["failures"]["last_reason"], found["failures"]["blocked_keys"]) == ("ValueError: no", 1)
+    assert "2 records of 1 key parked; the last one: ValueError: no" in run("group", "check", "billing").stdout
+
+
+def test_keys_that_are_blocked_are_shown_and_redriven_when_asked_for(run: Run, tl: Client, parked: None) -> None:
+    _, row = lines(run("group", "blocked", "billing").stdout)
+    assert row[:8] == ["orders", "0", "acme", r"\xff\x00", "3", "2", "1", "5"]
+    (found,) = objects(run("group", "blocked", "billing", "--json").stdout)
+    assert (found["key"], found["group_key_base64"], found["reason"]) == ("acme", "/wA=", "ValueError: no")
+    (asked,) = objects(run("group", "redrive", "billing", "--json").stdout)
+    assert (asked["executed"], [each["due_at"] for each in asked["keys"]]) == (False, [None])
+    assert tl.blocked_keys("billing")[0].due_at is None
+    run("group", "redrive", "billing", "--key", "other", "--execute")
+    assert tl.blocked_keys("billing")[0].due_at is None
+    assert "nothing was changed" in run("group", "redrive", "billing", "--discard-failed").stderr
+    run("group", "redrive", "billing", "--key", "acme", "--group-key", r"\xff\x00", "--discard-failed", "--execute")
+    (left,) = tl.blocked_keys("billing")
+    assert (left.record_count, left.failed_count, left.first_offset) == (1, 0, 7)
+    assert left.due_at is not None
+    assert run("group", "blocked", "nope").exit_code == 3

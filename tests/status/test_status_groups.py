@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from trunkline.records import GroupDescription, GroupMember, GroupPartition
+from trunkline.records import GroupDescription, GroupFailures, GroupMember, GroupPartition
 from trunkline.status.facts import Waiting
 from trunkline.status.findings import Finding
 from trunkline.status.group_findings import Limits, about_group, about_groups, check_group
@@ -62,6 +62,16 @@ def test_a_group_is_the_sum_of_its_partitions_and_counts_the_living() -> None:
     assert (status.lag, [each.lag for each in status.partitions]) == (7, [0, 7])
     assert (status.members_alive, status.waiting_since) == (1, NOW - MINUTE)
     assert [each.moved for each in status.partitions] == ["committed", "committed"]
+
+
+def test_S4_22_what_is_parked_is_a_warning_and_what_failed_and_was_put_away_is_not() -> None:
+    failures = GroupFailures(3, 0, 0, "orders", 0, 7, "ValueError: no", NOW)
+    described = GroupDescription("billing", [HELD], [MEMBER], failures)
+    assert status_of(described).failures == failures
+    assert found(status_of(described)) == []
+    parked = changed(described, failures=changed(failures, blocked_keys=2, parked_records=5))
+    ((level, text),) = found(status_of(parked))
+    assert (level, text) == ("warning", "billing: 5 records of 2 keys parked; the last one: ValueError: no")
 
 
 def test_a_rate_is_what_changed_since_the_last_look() -> None:

@@ -13,9 +13,10 @@ from typing import Any
 from trunkline.client.aio.app import App
 from trunkline.client.aio.client import AsyncClient
 from trunkline.client.aio.consumer import AsyncConsumer
+from trunkline.client.aio.inbox import AsyncInbox
 from trunkline.settings import ClientSettings
 
-__all__ = ["App", "AsyncClient", "AsyncConsumer", "connect"]
+__all__ = ["App", "AsyncClient", "AsyncConsumer", "AsyncInbox", "connect"]
 
 
 class _Connecting:

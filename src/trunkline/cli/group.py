@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from trunkline.cli import exits
+from trunkline.cli.group_blocked import blocked, redrive
 from trunkline.cli.group_lag import holder_text, lag
 from trunkline.cli.output import on_terminal, write_facts, write_findings, write_json, write_table
 from trunkline.cli.server import connect, server_url, url_option
@@ -117,7 +118,15 @@ def describe(name: str, *, as_json: bool) -> None:
 
 
 def _write_status(status: GroupStatus) -> None:
-    write_facts([("group", status.name), ("lag", status.lag), ("members", status.members_alive)])
+    facts: list[tuple[str, object]] = [("group", status.name), ("lag", status.lag), ("members", status.members_alive)]
+    failures = status.failures
+    if failures.last_at is not None:
+        where = f"{failures.last_topic}, partition {failures.last_partition}, offset {failures.last_offset}"
+        facts += [("failed", failures.failed_records), ("last error", f"{failures.last_reason} ({where})")]
+        facts += [("failed at", failures.last_at)]
+    if failures.blocked_keys:
+        facts += [("blocked keys", failures.blocked_keys), ("parked records", failures.parked_records)]
+    write_facts(facts)
     click.echo()
     write_table(
         ["topic", "partition", "start", "cursor", "end", "lag", "holder", "epoch", "moved", "at"],
@@ -156,6 +165,8 @@ def _write_status(status: GroupStatus) -> None:
 
 
 group.add_command(lag)
+group.add_command(blocked)
+group.add_command(redrive)
 
 
 @group.command()

@@ -22,13 +22,13 @@ def record_fields(record: Record) -> dict[str, Any]:
         "partition": record.partition,
         "offset": record.offset,
         "append_time": record.append_time,
-        **_bytes_field("key", record.key),
-        **_bytes_field("payload", record.payload),
-        "headers": [{"name": name, **_bytes_field("value", value)} for name, value in record.headers],
+        **bytes_field("key", record.key),
+        **bytes_field("payload", record.payload),
+        "headers": [{"name": name, **bytes_field("value", value)} for name, value in record.headers],
     }
 
 
-def _bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
+def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
     if value is None:
         return {name: None}
     try:

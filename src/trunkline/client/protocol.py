@@ -124,6 +124,26 @@ OUTBOX_PUT_NAMED = _OUTBOX_PUT.format(
     ", ".join(f"cast(:{name} as {kind})" for name, kind in zip(OUTBOX_PUT_NAMES, _OUTBOX_PUT_TYPES, strict=True))
 )
 """For connections of others: parameters by their place, or by name, and types that every driver understands."""
+PARKED_BEGIN = "select trunkline.parked_begin(%s::int4, %s::int4[], %s::int4[])"
+PARKED_DUE = "select * from trunkline.parked_due(%s::int4, %s::int4[], %s::int4[], %s::int4)"
+PARKED_FIND = "select place, first_offset from trunkline.parked_find(%s::int4[], %s::bytea[], %s::bytea[])"
+PARKED_ADD = (
+    "select trunkline.parked_add(%s::int4, %s::bytea, %s::bytea, %s::int4, %s, %s::int8, %s::int8[], %s::bytea[], "
+    "%s::int4[], %s::text[], %s::bytea[], %s::timestamptz[])"
+)
+PARKED_DONE = "select trunkline.parked_done(%s::int4, %s::bytea, %s::bytea, %s::int8)"
+PARKED_FAIL = "select trunkline.parked_fail(%s::int4, %s::bytea, %s::bytea, %s)"
+PARKED_LIST = "select * from trunkline.parked_list(%s)"
+PARKED_REDRIVE = "select * from trunkline.parked_redrive(%s, %s::bytea, %s::bytea, %s, %s)"
+FAILURE_ADD = "select trunkline.failure_add(%s::int4, %s::int8, %s::int4, %s::bytea, %s::bytea, %s::int4, %s)"
+FAILURE_DESCRIBE = "select * from trunkline.failure_describe(%s)"
+INBOX_OPEN = "select trunkline.inbox_open(%s, %s::int8)"
+INBOX_ADD = "select trunkline.inbox_add(%s, %s::bytea)"
+INBOX_ADD_RECORD = "select trunkline.inbox_add(%s, convert_to(trunkline.record_id(%s, %s::int4, %s::int8), 'UTF8'))"
+RECORD_ID = "select trunkline.record_id(%s, %s::int4, %s::int8)"
+INBOX_SWEEP = "select trunkline.inbox_sweep()"
+CONSTRAINTS_NOW = "set constraints all immediate"
+CONSTRAINTS_LATER = "set constraints all deferred"
 MEMBER_SESSION = "select trunkline.member_session(%s::int4), set_config('idle_session_timeout', %s, false)"
 MEMBER_BEAT = "select trunkline.member_beat(%s::int4)"
 MEMBER_JOIN = "select trunkline.member_join(%s::int4, %s::int4, %s, %s, %s, %s)"

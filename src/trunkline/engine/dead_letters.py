@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from trunkline.records import Message, Record
+from trunkline.records import HeaderPairs, Message, Record, Topic
 
 PREFIX = "trunkline-dl-"
 REASON_CHARACTERS_MAX = 1_000
@@ -35,3 +35,33 @@ def dead_letter(record: Record, *, attempts: int, reason: str, time: datetime) -
     }
     headers = [*own, *((PREFIX + name, value.encode()) for name, value in added.items())]
     return Message(record.payload, key=record.key, headers=headers)
+
+
+def fitted(letter: Message, topic: Topic) -> Message:
+    """A dead letter as its topic takes it: whole where it fits, otherwise a stub, which says in the header
+    ``trunkline-dl-cut`` what is left out. A partition must not stand still because a letter is too large.
+
+    Of the headers, the record's own go first, all of them; what says where it stood stays longest.
+    """
+    pairs: HeaderPairs = tuple(letter.headers or ())  # type: ignore[arg-type]
+    key, payload = letter.key, letter.payload
+    most = topic.header_bytes_max
+    ours = [pair for pair in pairs if pair[0].startswith(PREFIX)]
+    cut: list[str] = []
+    if len(payload) > min(topic.record_bytes_max, topic.batch_bytes_max):
+        cut.append(f"a payload of {len(payload)} bytes")
+        payload = b""
+    if isinstance(key, bytes) and len(key) > topic.key_bytes_max:
+        cut.append(f"a key of {len(key)} bytes")
+        key = None
+    own_fit = all(max(len(name.encode()), len(value)) <= most for name, value in pairs if not name.startswith(PREFIX))
+    if own_fit and len(pairs) + bool(cut) <= topic.header_count_max:
+        kept = list(pairs)
+    else:
+        kept = ours
+        if len(ours) < len(pairs):
+            cut.append(f"{len(pairs) - len(ours)} headers")
+    if cut:
+        kept.append((PREFIX + "cut", ", ".join(cut).encode()))
+    bounded = [(name, value[:most]) for name, value in kept if len(name) <= most]
+    return Message(payload, key=key, headers=bounded[: topic.header_count_max])

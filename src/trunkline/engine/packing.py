@@ -7,14 +7,18 @@ from collections.abc import Iterable
 from trunkline.engine.batching import Parcel
 from trunkline.engine.checks import INT4_MAX, check_headers, check_key, check_limits, check_payload, check_whole
 from trunkline.errors import InvalidArgument
-from trunkline.records import Message, Topic
+from trunkline.records import GROUP_KEY_HEADER, HeaderPairs, Message, Topic
 
 
-def pack_one(payload: object, key: object, headers: object, partition: object, topic: Topic) -> Parcel:
+def pack_one(
+    payload: object, key: object, headers: object, partition: object, topic: Topic, group_key: object = None
+) -> Parcel:
     """A parcel of one record."""
     checked = check_payload(payload)
     checked_key = check_key(key)
     pairs = check_headers(headers)
+    if group_key is not None:
+        pairs = _with_group_key(pairs, group_key)
     chosen = None if partition is None else check_whole("partition", partition, most=INT4_MAX)
     check_limits(topic, checked_key, checked, pairs)
     return Parcel([checked], None if checked_key is None else [checked_key], [pairs] if pairs else None, chosen)
@@ -47,7 +51,14 @@ def _of_message(message: object, chosen: int | None, topic: Topic) -> Parcel:
     if not isinstance(message, Message):
         return pack_one(message, None, None, chosen, topic)
     partition = chosen if message.partition is None else message.partition
-    return pack_one(message.payload, message.key, message.headers, partition, topic)
+    return pack_one(message.payload, message.key, message.headers, partition, topic, message.group_key)
+
+
+def _with_group_key(headers: HeaderPairs, group_key: object) -> HeaderPairs:
+    """The group key as a header, in the place of one that the headers were passed on with."""
+    checked = check_key(group_key)
+    assert checked is not None
+    return (*(pair for pair in headers if pair[0] != GROUP_KEY_HEADER), (GROUP_KEY_HEADER, checked))
 
 
 def _materialised(messages: Iterable[Message | bytes]) -> list[Message | bytes]:

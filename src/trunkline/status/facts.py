@@ -11,7 +11,7 @@ import msgspec
 
 from trunkline.client import protocol
 from trunkline.errors import NotFound
-from trunkline.records import GroupDescription, GroupMember, GroupPartition
+from trunkline.records import GroupDescription, GroupFailures, GroupMember, GroupPartition
 
 SERVER = "select * from trunkline.server_describe()"
 SESSIONS = "select * from trunkline.session_count()"
@@ -163,4 +163,5 @@ def _read_group(ask: Ask, name: str) -> GroupFacts:
     partitions = [GroupPartition(*row) for row in ask(protocol.GROUP_DESCRIBE, [name])]
     members = [GroupMember(*row) for row in ask(protocol.MEMBER_LIST, [name])]
     waiting = [Waiting(*row) for row in ask(WAITING, [name])]
-    return GroupFacts(GroupDescription(name, partitions, members), waiting)
+    (failures,) = ask(protocol.FAILURE_DESCRIBE, [name])
+    return GroupFacts(GroupDescription(name, partitions, members, GroupFailures(*failures)), waiting)

@@ -39,6 +39,7 @@ def about_group(group: GroupStatus, now: datetime) -> Iterator[Finding]:
     """What is wrong with a group; nothing where it is well."""
     for topic, partitions in _by_topic(group.partitions):
         yield from _outside(group, topic, partitions)
+    yield from _parked(group)
     if not group.is_read:
         yield from _unread(group, now)
     for topic, partitions in _by_topic(group.partitions):
@@ -89,6 +90,15 @@ def _seek(group: GroupStatus, known: Sequence[PartitionStatus], lost: Sequence[P
     topic, partition = lost[0].topic, lost[0].partition
     only = f" --partition {partition}" if len(lost) < len(known) else ""
     return f"move it: trunkline group seek {group.name} --topic {topic}{only} --to {to} --execute"
+
+
+def _parked(group: GroupStatus) -> Iterator[Finding]:
+    failures = group.failures
+    if failures.parked_records:
+        keys = f"{failures.blocked_keys:,} key{'' if failures.blocked_keys == 1 else 's'}"
+        why = f"; the last one: {failures.last_reason}" if failures.last_reason else ""
+        text = f"{group.name}: {_records(failures.parked_records)} of {keys} parked{why}"
+        yield Finding("warning", "groups", text, f"see: trunkline group blocked {group.name}")
 
 
 def _unread(group: GroupStatus, now: datetime) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from trunkline.records import GroupDescription, GroupMember, GroupPartition
+from trunkline.records import GroupDescription, GroupFailures, GroupMember, GroupPartition
 from trunkline.status.facts import GroupFacts, Waiting
 
 Held = Literal["held", "free", "gone", "shared"]
@@ -39,7 +39,8 @@ class PartitionStatus(msgspec.Struct, frozen=True):
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
-    """A group with its partitions and members. ``shared``: its readers read at most once, and are not members."""
+    """A group with its partitions and members. ``shared``: its readers read at most once, and are not members.
+    ``failures``: what its handlers by group key have given up, and what waits for a redrive."""
 
     name: str
     lag: int
@@ -47,6 +48,7 @@ class GroupStatus(msgspec.Struct, frozen=True):
     shared: bool
     members: list[GroupMember]
     partitions: list[PartitionStatus]
+    failures: GroupFailures = GroupFailures()
 
     @property
     def waiting_since(self) -> datetime | None:
@@ -84,6 +86,7 @@ def status_of(group: GroupDescription, waiting: Iterable[Waiting] = ()) -> Group
         shared=any(each.held == "shared" for each in partitions),
         members=group.members,
         partitions=partitions,
+        failures=group.failures,
     )
 
 

@@ -19,12 +19,13 @@ from typing import TypeVar
 
 from trunkline.client.aio.at_least_once import AtLeastOnce
 from trunkline.client.aio.attempts import Handler
+from trunkline.client.aio.by_section import BySection
 from trunkline.client.aio.client import AsyncClient
 from trunkline.client.aio.exactly_once import ExactlyOnce
 from trunkline.client.aio.shim import Ending, Service, Stop, ended_by_signals
 from trunkline.engine.checks import check_group_name, check_start, check_topic_name, check_topic_names, check_whole
 from trunkline.errors import Closed, InvalidArgument
-from trunkline.settings import ClientSettings, ConsumerSettings, Delivery, HandlerSettings
+from trunkline.settings import By, ClientSettings, ConsumerSettings, Delivery, HandlerSettings
 
 logger = logging.getLogger("trunkline")
 
@@ -32,6 +33,7 @@ CONCURRENCY_MAX = 1_000
 CONSUMER_PATIENCE_S = 10.0
 """How much longer than a handler the consumer may be away: the app notices first, and says which record it was."""
 
+Runner = AtLeastOnce | ExactlyOnce | BySection
 Function = TypeVar("Function", bound=Callable[..., Awaitable[object]])
 
 
@@ -61,6 +63,7 @@ class App:
         create: bool = False,
         delivery: Delivery = "at_least_once",
         dead_letter: str | None = None,
+        by: By | None = None,
         settings: HandlerSettings | None = None,
     ) -> Callable[[Function], Function]:
         """Call the decorated function with every record of these topics, for a group.
@@ -73,6 +76,11 @@ class App:
         With ``delivery="exactly_once"`` the function also gets a connection, and what it writes there is committed
         with the group's cursor; such records are handled one after the other. ``create`` makes the group where there
         is none.
+
+        With ``by="group_key"`` too it gets, instead of a record, the list of all records of one key and group key in
+        what was read, in their order. Each call is in a savepoint: where it fails for good all its records are put
+        away, and the others commit. With ``blocked_keys`` in the settings later records of that key and group key then
+        wait as well, until they are redriven.
         """
         wanted = check_topic_names(topics)
         check_group_name(group)
@@ -81,14 +89,14 @@ class App:
         self._check_new(wanted, group)
         how = settings or HandlerSettings()
         check_start(how.start)
+        _check_by(by, delivery, blocked_keys=how.blocked_keys)
         if dead_letter is not None and check_topic_name(dead_letter) in wanted:
             raise InvalidArgument(f"records that fail would come back at once: {dead_letter} is what the handler reads")
 
         def add(function: Function) -> Function:
-            _check_function(function, arguments=2 if delivery == "exactly_once" else 1)
-            self._handlers.append(
-                Handler(function, tuple(wanted), group, concurrency, create, delivery, dead_letter, how)
-            )
+            _check_function(function, _ARGUMENTS[by or delivery])
+            what = (function, tuple(wanted), group, concurrency, create, delivery, dead_letter, how, by)
+            self._handlers.append(Handler(*what))
             return function
 
         return add
@@ -169,7 +177,7 @@ class App:
             raise
         self._services = [self._service(runner) for runner in runners]
 
-    async def _joined(self, client: AsyncClient, handler: Handler) -> AtLeastOnce | ExactlyOnce:
+    async def _joined(self, client: AsyncClient, handler: Handler) -> Runner:
         settings = handler.settings
         consumer = client.consumer(
             list(handler.topics),
@@ -183,10 +191,12 @@ class App:
             ),
         )
         await consumer.__aenter__()
+        if handler.by is not None:
+            return BySection(handler, client, consumer)
         kind = ExactlyOnce if handler.delivery == "exactly_once" else AtLeastOnce
         return kind(handler, client, consumer)
 
-    def _service(self, runner: AtLeastOnce | ExactlyOnce) -> Service:
+    def _service(self, runner: Runner) -> Service:
         async def run(stop: Stop) -> None:
             try:
                 await runner.run(stop)
@@ -224,7 +234,27 @@ def _check_delivery(delivery: object, concurrency: int) -> None:
         raise InvalidArgument("exactly_once handles one record after the other: leave concurrency at 1")
 
 
-def _check_function(function: object, *, arguments: int) -> None:
+def _check_by(by: object, delivery: Delivery, *, blocked_keys: bool) -> None:
+    if by not in (None, "group_key"):
+        raise InvalidArgument(f"by must be 'group_key' or left out, not {by!r}")
+    if by is not None and delivery != "exactly_once":
+        raise InvalidArgument(
+            "by='group_key' handles each list of records in a transaction: add delivery='exactly_once'"
+        )
+    if not isinstance(blocked_keys, bool):
+        raise InvalidArgument(f"blocked_keys must be True or False, not {blocked_keys!r}")
+    if blocked_keys and by is None:
+        raise InvalidArgument("blocked_keys lets later records of a group key wait: add by='group_key'")
+
+
+_ARGUMENTS = {
+    "at_least_once": ("a record",),
+    "exactly_once": ("a record", "a connection"),
+    "group_key": ("a list of records", "a connection"),
+}
+
+
+def _check_function(function: object, arguments: Sequence[str]) -> None:
     if not callable(function):
         raise InvalidArgument(f"a handler is a function, not {function!r}")
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
@@ -235,7 +265,7 @@ def _check_function(function: object, *, arguments: int) -> None:
     if not fits:
         raise InvalidArgument(f"{function!r} must be {kind}")
     try:
-        inspect.signature(function).bind(*range(arguments))
+        inspect.signature(function).bind(*arguments)
     except TypeError:
-        wanted = "a record" if arguments == 1 else "a record and a connection"
+        wanted = " and ".join(arguments)
         raise InvalidArgument(f"{function!r} is called with {wanted}, which it does not take") from None

@@ -16,6 +16,7 @@ from trunkline.client.aio.append import Appender
 from trunkline.client.aio.consumer import AsyncConsumer, Rooms, Wanted
 from trunkline.client.aio.doorbell import Ringer
 from trunkline.client.aio.groups import Groups
+from trunkline.client.aio.inbox import AsyncInbox
 from trunkline.client.aio.lane import Lane
 from trunkline.client.aio.outbox import Outbox
 from trunkline.client.aio.pool import Pool
@@ -31,6 +32,7 @@ from trunkline.engine.checks import check_topic_name
 from trunkline.engine.packing import pack_many, pack_one
 from trunkline.records import (
     Batch,
+    BlockedKey,
     CursorMove,
     GroupDescription,
     GroupSummary,
@@ -153,6 +155,7 @@ class AsyncClient:
         key: Key = None,
         headers: Headers = None,
         partition: int | None = None,
+        group_key: Key = None,
         conn: None = None,
     ) -> Position: ...
 
@@ -165,6 +168,7 @@ class AsyncClient:
         key: Key = None,
         headers: Headers = None,
         partition: int | None = None,
+        group_key: Key = None,
         conn: CallersConnection,
     ) -> PendingPosition: ...
 
@@ -176,6 +180,7 @@ class AsyncClient:
         key: Key = None,
         headers: Headers = None,
         partition: int | None = None,
+        group_key: Key = None,
         conn: CallersConnection | None = None,
     ) -> Position | PendingPosition:
         """Publish one record; its position, once it is durable.
@@ -183,11 +188,12 @@ class AsyncClient:
         With ``conn``, a connection of psycopg, or a session or connection of SQLAlchemy or Django, it is published in
         the transaction of that connection: it is in the log if and only if that commits, and has no offset before.
 
-        Calls at the same time share a batch. With the same key, records keep the order of calls that did not
-        overlap. A cancelled call may or may not have published.
+        ``key`` chooses the partition; ``group_key`` says which records of a key are handled together. Calls at
+        the same time share a batch. With the same key, records keep the order of calls that did not overlap. A
+        cancelled call may or may not have published.
         """
         known = await self._topics.find(check_topic_name(topic))
-        parcel = pack_one(payload, key, headers, partition, known)
+        parcel = pack_one(payload, key, headers, partition, known, group_key)
         if conn is not None:
             return (await self._outbox.put(conn, known, parcel))[0]
         return (await self._lane(topic).submit(parcel))[0]
@@ -361,6 +367,32 @@ class AsyncClient:
         group stands. Only with ``execute``; otherwise it says what would be done. Members lose what they have in
         hand."""
         return await self._groups.seek(name, topic, to, like_group=like_group, partition=partition, execute=execute)
+
+    async def blocked_keys(self, name: str) -> list[BlockedKey]:
+        """The keys of a group whose records are parked, and why."""
+        return await self._groups.blocked(name)
+
+    async def redrive_group(
+        self,
+        name: str,
+        *,
+        key: Key = None,
+        group_key: Key = None,
+        discard_failed: bool = False,
+        execute: bool = False,
+    ) -> list[BlockedKey]:
+        """Ask for parked records to be handled again, in their order, before anything newer of their key: of all keys,
+        or of those with this key or group key. Only with ``execute``; otherwise it says which keys it would be.
+
+        Whoever holds the partition does it, within about a second; where it fails they stay parked.
+        ``discard_failed`` drops the records that failed, and redrives what stood behind them.
+        """
+        return await self._groups.redrive(name, key, group_key, discard_failed=discard_failed, execute=execute)
+
+    def inbox(self, name: str, *, keep_s: int | None = None) -> AsyncInbox:
+        """Remembers which records were dealt with, for effects outside of the database; ``keep_s`` seconds long, a week
+        where nobody has said."""
+        return AsyncInbox(self._server, name, keep_s)
 
     async def delete_group(self, name: str, *, cut_off: bool = False) -> None:
         """Delete a group. GroupActive while it has living members, unless they are to be cut off."""

@@ -538,6 +538,7 @@ class AsyncConsumer:
             deadline = self._away_since + self._settings.handler_timeout_s
             effects = Effects(self._rooms.server, self._member, self._rooms.shield, moves)
             async with effects.begun(_records(found), deadline, self._transaction_sizes(found)) as tx:
+                tx.member_id, tx.held = self._member.member_id, list(self._member.holdings.values())
                 yield tx
             self._rooms.outbox.committed(tx.conn)
             self._member.lost.clear()

@@ -35,6 +35,7 @@ class Retention:
         await self._expire_producers()
         await self._server.change(protocol.GROUP_SWEEP, [None])
         await self._server.change(protocol.SINK_SWEEP)
+        await self._server.change(protocol.INBOX_SWEEP)
         return done
 
     async def drop(self, segments: list[int]) -> list[RetentionStep]:

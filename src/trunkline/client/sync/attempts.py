@@ -18,7 +18,7 @@ from trunkline.engine.dead_letters import dead_letter, reason_of
 from trunkline.engine.dispatch import Work
 from trunkline.errors import HandlerFailed, HandlerStuck
 from trunkline.records import Record
-from trunkline.settings import Delivery, HandlerSettings
+from trunkline.settings import By, Delivery, HandlerSettings
 
 logger = logging.getLogger("trunkline")
 
@@ -34,6 +34,12 @@ class Handler(msgspec.Struct, frozen=True):
     delivery: Delivery
     dead_letter: str | None
     settings: HandlerSettings
+    by: By | None = None
+
+    @property
+    def puts_away(self) -> bool:
+        """Whether there is a place for what cannot be handled."""
+        return self.dead_letter is not None or self.settings.blocked_keys
 
     def __str__(self) -> str:
         return f"{getattr(self.function, '__name__', 'handler')} of group {self.group}"
@@ -85,7 +91,7 @@ class Attempts:
         logger.warning("%s: attempt %d of %d failed", where, work.failures, self._settings.max_attempts, exc_info=error)
         if work.failures < self._settings.max_attempts:
             return self._pause_s(work)
-        if self._handler.dead_letter is None:
+        if not self._handler.puts_away:
             raise HandlerFailed(
                 f"{where} failed {work.failures} times, and nothing after it is committed: {reason_of(error)}. Correct "
                 "the handler, or name a dead letter topic: dead_letter=…"

@@ -18,6 +18,7 @@ from trunkline.client.sync.append import Appender
 from trunkline.client.sync.consumer import Consumer, Rooms, Wanted
 from trunkline.client.sync.doorbell import Ringer
 from trunkline.client.sync.groups import Groups
+from trunkline.client.sync.inbox import Inbox
 from trunkline.client.sync.lane import Lane
 from trunkline.client.sync.outbox import Outbox
 from trunkline.client.sync.pool import Pool
@@ -32,6 +33,7 @@ from trunkline.engine.checks import check_topic_name
 from trunkline.engine.packing import pack_many, pack_one
 from trunkline.records import (
     Batch,
+    BlockedKey,
     CursorMove,
     GroupDescription,
     GroupSummary,
@@ -154,6 +156,7 @@ class Client:
         key: Key = None,
         headers: Headers = None,
         partition: int | None = None,
+        group_key: Key = None,
         conn: None = None,
     ) -> Position: ...
 
@@ -166,6 +169,7 @@ class Client:
         key: Key = None,
         headers: Headers = None,
         partition: int | None = None,
+        group_key: Key = None,
         conn: CallersConnection,
     ) -> PendingPosition: ...
 
@@ -177,6 +181,7 @@ class Client:
         key: Key = None,
         headers: Headers = None,
         partition: int | None = None,
+        group_key: Key = None,
         conn: CallersConnection | None = None,
     ) -> Position | PendingPosition:
         """Publish one record; its position, once it is durable.
@@ -184,11 +189,12 @@ class Client:
         With ``conn``, a connection of psycopg, or a session or connection of SQLAlchemy or Django, it is published in
         the transaction of that connection: it is in the log if and only if that commits, and has no offset before.
 
-        Calls at the same time share a batch. With the same key, records keep the order of calls that did not
-        overlap. A cancelled call may or may not have published.
+        ``key`` chooses the partition; ``group_key`` says which records of a key are handled together. Calls at
+        the same time share a batch. With the same key, records keep the order of calls that did not overlap. A
+        cancelled call may or may not have published.
         """
         known = self._topics.find(check_topic_name(topic))
-        parcel = pack_one(payload, key, headers, partition, known)
+        parcel = pack_one(payload, key, headers, partition, known, group_key)
         if conn is not None:
             return self._outbox.put(conn, known, parcel)[0]
         return self._lane(topic).submit(parcel)[0]
@@ -362,6 +368,32 @@ class Client:
         group stands. Only with ``execute``; otherwise it says what would be done. Members lose what they have in
         hand."""
         return self._groups.seek(name, topic, to, like_group=like_group, partition=partition, execute=execute)
+
+    def blocked_keys(self, name: str) -> list[BlockedKey]:
+        """The keys of a group whose records are parked, and why."""
+        return self._groups.blocked(name)
+
+    def redrive_group(
+        self,
+        name: str,
+        *,
+        key: Key = None,
+        group_key: Key = None,
+        discard_failed: bool = False,
+        execute: bool = False,
+    ) -> list[BlockedKey]:
+        """Ask for parked records to be handled again, in their order, before anything newer of their key: of all keys,
+        or of those with this key or group key. Only with ``execute``; otherwise it says which keys it would be.
+
+        Whoever holds the partition does it, within about a second; where it fails they stay parked.
+        ``discard_failed`` drops the records that failed, and redrives what stood behind them.
+        """
+        return self._groups.redrive(name, key, group_key, discard_failed=discard_failed, execute=execute)
+
+    def inbox(self, name: str, *, keep_s: int | None = None) -> Inbox:
+        """Remembers which records were dealt with, for effects outside of the database; ``keep_s`` seconds long, a week
+        where nobody has said."""
+        return Inbox(self._server, name, keep_s)
 
     def delete_group(self, name: str, *, cut_off: bool = False) -> None:
         """Delete a group. GroupActive while it has living members, unless they are to be cut off."""

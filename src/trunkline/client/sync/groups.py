@@ -11,6 +11,7 @@ from trunkline.client.sync.server import Server
 from trunkline.engine.checks import (
     INT4_MAX,
     check_group_name,
+    check_key,
     check_start,
     check_time,
     check_topic_name,
@@ -18,7 +19,16 @@ from trunkline.engine.checks import (
     check_whole,
 )
 from trunkline.errors import InvalidArgument
-from trunkline.records import CursorMove, GroupDescription, GroupMember, GroupPartition, GroupSummary
+from trunkline.records import (
+    BlockedKey,
+    CursorMove,
+    GroupDescription,
+    GroupFailures,
+    GroupMember,
+    GroupPartition,
+    GroupSummary,
+    Key,
+)
 
 
 class Groups:
@@ -38,7 +48,21 @@ class Groups:
         check_group_name(name)
         partitions = [GroupPartition(*row) for row in self._server.ask(protocol.GROUP_DESCRIBE, [name])]
         members = [GroupMember(*row) for row in self._server.ask(protocol.MEMBER_LIST, [name])]
-        return GroupDescription(name, partitions, members)
+        (failures,) = self._server.ask(protocol.FAILURE_DESCRIBE, [name])
+        return GroupDescription(name, partitions, members, GroupFailures(*failures))
+
+    def blocked(self, name: str) -> list[BlockedKey]:
+        rows = self._server.ask(protocol.PARKED_LIST, [check_group_name(name)])
+        return [BlockedKey(*row) for row in rows]
+
+    def redrive(self, name: str, key: Key, group_key: Key, *, discard_failed: bool, execute: bool) -> list[BlockedKey]:
+        for word, value in (("discard_failed", discard_failed), ("execute", execute)):
+            if not isinstance(value, bool):
+                raise InvalidArgument(f"{word} must be True or False, not {value!r}")
+        parameters = [check_group_name(name), check_key(key), check_key(group_key), discard_failed, execute]
+        # What is due already stays so: asked for twice is asked for once.
+        call = self._server.change if discard_failed else self._server.repeat
+        return [BlockedKey(*row) for row in call(protocol.PARKED_REDRIVE, parameters)]
 
     def seek(
         self,

@@ -36,6 +36,7 @@ class Retention:
         self._expire_producers()
         self._server.change(protocol.GROUP_SWEEP, [None])
         self._server.change(protocol.SINK_SWEEP)
+        self._server.change(protocol.INBOX_SWEEP)
         return done
 
     def drop(self, segments: list[int]) -> list[RetentionStep]:

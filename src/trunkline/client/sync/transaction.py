@@ -34,6 +34,8 @@ class GroupTransaction:
         self.records = records
         self.conn = conn
         self._transaction_sizes = transaction_sizes
+        self.member_id = 0
+        self.held: Sequence[Holding] = ()
 
     def transactions(self) -> list[list[Record]]:
         """The records by the transaction that published them. One that published to several partitions comes in as many

@@ -29,3 +29,60 @@ create unlogged table trunkline.outbox_head (
     transaction_id bigint primary key
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_cost_delay = 0,
     vacuum_truncate = off);
+
+-- What handlers by group key have given up, for people: a row each time. Old ones go when a new one comes.
+create table trunkline.group_failure (
+    failure_id   bigint generated always as identity primary key,
+    cursor_id    integer not null references trunkline.group_cursor on delete cascade,
+    first_offset bigint not null,
+    record_count integer not null,
+    key          bytea,
+    group_key    bytea,
+    attempts     integer not null,
+    reason       text not null,
+    failed_at    timestamptz not null
+);
+create index group_failure_cursor on trunkline.group_failure (cursor_id, failed_at);
+
+-- A key of two parts that waits for a redrive, in one partition of a group. Rows exist for failures only.
+create table trunkline.group_blocked (
+    cursor_id  integer not null references trunkline.group_cursor on delete cascade,
+    key_id     bytea not null,           -- parked_key_id: a key itself may be too long for an index
+    key        bytea,
+    group_key  bytea,
+    attempts   integer not null,
+    reason     text not null,
+    blocked_at timestamptz not null,
+    due_at     timestamptz,              -- when a redrive was asked for; null: none was
+    primary key (cursor_id, key_id)
+);
+create index group_blocked_due on trunkline.group_blocked (cursor_id, due_at) where due_at is not null;
+
+-- The records of such a key, whole: the log they were read from may have lost them by the time of the redrive.
+create table trunkline.group_parked (
+    cursor_id     integer not null,
+    key_id        bytea not null,
+    record_offset bigint not null,
+    behind        bigint,                -- the offset it waits behind; null: it is among those that failed
+    payload       bytea not null,
+    header_names  text[] not null,
+    header_values bytea[] not null,
+    append_time   timestamptz not null,
+    primary key (cursor_id, key_id, record_offset),
+    foreign key (cursor_id, key_id) references trunkline.group_blocked on delete cascade
+);
+
+-- What has been done elsewhere, by ids of records (inbox_add). Rows are inserted, and go by age in the background.
+create table trunkline.inbox (
+    inbox_id   integer generated always as identity primary key,
+    name       text collate "C" not null unique,
+    keep_s     bigint not null check (keep_s > 0),
+    created_at timestamptz not null
+);
+create table trunkline.inbox_entry (
+    inbox_id integer not null references trunkline.inbox on delete cascade,
+    entry_id bytea not null,
+    added_at timestamptz not null,
+    primary key (inbox_id, entry_id)
+);
+create index inbox_entry_age on trunkline.inbox_entry (inbox_id, added_at);
