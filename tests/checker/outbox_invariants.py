@@ -13,7 +13,7 @@ from tests.checker.outbox_history import NEVER, Event, OutboxHistory, Stood, Tra
 
 OutboxCheck = Callable[[OutboxHistory], Iterator[Violation]]
 Node: TypeAlias = tuple[str, int]
-"""A transaction by its place in the history, or a moment."""
+"""A transaction by its place in the history, or by its id where it is not known, or a moment."""
 
 
 def outbox_violations(history: OutboxHistory, checks: Iterable[OutboxCheck] | None = None) -> list[Violation]:
@@ -78,19 +78,26 @@ def aborted_read(history: OutboxHistory) -> Iterator[Violation]:
     known = {event.payload: event for each in history.transactions for event in each.events}
     undone = {event.payload for each in history.transactions for event in each.undone}
     failed = {e.payload for each in history.transactions if each.outcome == "failed" for e in each.events}
-    final = {(*stood.where, stood.offset): stood.payload for stood in history.log}
     for stood in (*history.log, *(stood for snapshot in history.snapshots for stood in snapshot)):
         place = f"{_shown(stood.where)}:{stood.offset}"
         if stood.payload in undone or stood.payload in failed:
             yield Violation("aborted-read", f"{stood.payload[:40]!r}, which was undone, was seen at {place}")
         elif not _is_as_given(stood, known.get(stood.payload)):
             yield Violation("aborted-read", f"{stood.payload[:40]!r}, as nobody published it, was seen at {place}")
-        elif final.get((*stood.where, stood.offset)) != stood.payload:
-            yield Violation("aborted-read", f"{stood.payload[:40]!r} was seen at {place}, and stands there no more")
 
 
 def _is_as_given(stood: Stood, event: Event | None) -> bool:
     return event is not None and (event.topic, event.key) == (stood.topic, stood.key)
+
+
+def inconsistent_offsets(history: OutboxHistory) -> Iterator[Violation]:
+    """What a snapshot had at an offset stands there for ever, with all that belongs to it."""
+    final = {(*stood.where, stood.offset): stood for stood in history.log}
+    for snapshot in history.snapshots:
+        for stood in snapshot:
+            if final.get((*stood.where, stood.offset)) != stood:
+                place = f"{_shown(stood.where)}:{stood.offset}"
+                yield Violation("inconsistent-offsets", f"{stood.payload[:40]!r} was seen at {place}, not so any more")
 
 
 def torn_transaction(history: OutboxHistory) -> Iterator[Violation]:
@@ -168,17 +175,21 @@ def commit_order(history: OutboxHistory) -> Iterator[Violation]:
     owners = {event.payload: number for number, each in enumerate(history.transactions) for event in each.events}
     after: dict[Node, set[Node]] = defaultdict(set)
     for _, records in history.partitions():
-        numbers = [owners[record.payload] for record in records if record.payload in owners]
-        for before, later in pairwise(numbers):
+        nodes = [_node(record, owners.get(record.payload)) for record in records]
+        for before, later in pairwise(nodes):
             if before != later:
-                after["transaction", later].add(("transaction", before))
+                after[later].add(before)
     committed = {owners[record.payload] for record in history.log if record.payload in owners}
     _add_moments(after, {number: history.transactions[number] for number in committed})
     try:
         TopologicalSorter(after).prepare()
     except CycleError as error:
-        rows = [history.transactions[number].row for kind, number in error.args[1] if kind == "transaction"]
-        yield Violation("commit-order", f"the transactions of rows {rows[:SHOWN_MAX]} each stand before the next")
+        circle = [node for node in error.args[1] if node[0] != "moment"]
+        yield Violation("commit-order", f"each of these stands before the next: {circle[:SHOWN_MAX]}")
+
+
+def _node(record: Stood, number: int | None) -> Node:
+    return ("id", record.transaction_id) if number is None else ("transaction", number)
 
 
 def _add_moments(after: dict[Node, set[Node]], committed: dict[int, Transaction]) -> None:
@@ -221,6 +232,7 @@ OUTBOX_CHECKS: dict[str, OutboxCheck] = {
     "duplicate": duplicate,
     "gap": gap,
     "aborted-read": aborted_read,
+    "inconsistent-offsets": inconsistent_offsets,
     "torn-transaction": torn_transaction,
     "torn-read": torn_read,
     "key-order": key_order,

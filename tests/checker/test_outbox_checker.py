@@ -61,13 +61,17 @@ WRONG: dict[str, list[OutboxHistory]] = {
         replace(WHOLE, transactions=[FIRST, replace(SECOND, undone=(event("c"),), events=())]),
         replace(WHOLE, transactions=[FIRST]),
         replace(WHOLE, snapshots=[[at(4, "d", 9)]]),
-        replace(WHOLE, snapshots=[[at(1, "c", 8)]]),
         replace(WHOLE, log=[A, B, replace(C, key=None)]),
         replace(
             WHOLE,
             transactions=[*WHOLE.transactions, done(3, "d", outcome="failed")],
             snapshots=[[at(4, "d", 9)]],
         ),
+    ],
+    "inconsistent-offsets": [
+        replace(WHOLE, snapshots=[[at(1, "c", 8)]]),
+        replace(WHOLE, snapshots=[[replace(A, transaction_id=6)]]),
+        replace(WHOLE, log=[A, B]),
     ],
     "torn-transaction": [
         replace(WHOLE, log=[A, at(2, "c", 8), at(3, "b", 7, ordinal=1, count=2)]),
@@ -101,6 +105,10 @@ WRONG: dict[str, list[OutboxHistory]] = {
             [done(1, "a", "b", at=(0, 9)), done(2, "c", "d", at=(0, 9))],
             [1, 2],
             [at(1, "a", 7), at(2, "c", 8), at(1, "d", 8, partition=1), at(2, "b", 7, partition=1)],
+        ),
+        # Of these nothing is known but what the log says.
+        OutboxHistory(
+            log=[at(1, "a", 7), at(2, "c", 8), at(1, "d", 8, partition=1), at(2, "b", 7, partition=1)],
         ),
         # The first stands before the second, and after a third that began when the second was acknowledged.
         OutboxHistory(

@@ -31,15 +31,13 @@ STAGED = "select (select count(*) from trunkline.outbox_stage) + (select count(*
 
 
 class Process:
-    """One application process."""
+    """One process that writes down what it does."""
 
-    def __init__(self, task: Task) -> None:
-        self._log = Path(task.log)
+    def __init__(self, module: str, log: Path, task: msgspec.Struct) -> None:
+        self._log = log
         self._read = 0
         self._notes: list[dict[str, Any]] = []
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.outbox.application", msgspec.json.encode(task)], cwd=ROOT
-        )
+        self._process = subprocess.Popen([sys.executable, "-m", module, msgspec.json.encode(task)], cwd=ROOT)
 
     @property
     def lives(self) -> bool:
@@ -84,8 +82,9 @@ class Applications:
 
     def start(self) -> None:
         number = len(self.every) + 1
-        log = str(self._folder / f"{number}.jsonl")
-        self.every.append(Process(Task(self.url, log, self._chance.randrange(2**32), number * ROWS_EACH)))
+        log = self._folder / f"{number}.jsonl"
+        task = Task(self.url, str(log), self._chance.randrange(2**32), number * ROWS_EACH)
+        self.every.append(Process("tests.outbox.application", log, task))
 
     @property
     def living(self) -> list[Process]:
