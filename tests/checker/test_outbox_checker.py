@@ -122,7 +122,9 @@ WRONG: dict[str, list[OutboxHistory]] = {
 FINE: dict[str, OutboxHistory] = {
     "nothing happened": OutboxHistory(),
     "two transactions": WHOLE,
-    "at the same time, in either order": replace(WHOLE, transactions=[replace(FIRST, ended=9), replace(SECOND, begun=0)]),
+    "at the same time, in either order": replace(
+        WHOLE, transactions=[replace(FIRST, ended=9), replace(SECOND, begun=0)]
+    ),
     "one that failed": replace(WHOLE, transactions=[*WHOLE.transactions, done(3, "d", outcome="failed")]),
     "one that nobody was told of, and is there": replace(
         WHOLE, transactions=[FIRST, replace(SECOND, ended=NEVER, outcome="unknown")]
@@ -172,9 +174,7 @@ def test_a_history_without_a_fault_is_clean(history: OutboxHistory) -> None:
 
 
 @given(
-    st.lists(
-        st.tuples(st.sampled_from([None, 0, 1]), st.integers(1, 3), st.integers(0, 5), st.booleans()), max_size=20
-    )
+    st.lists(st.tuples(st.sampled_from([None, 0, 1]), st.integers(1, 3), st.integers(0, 5), st.booleans()), max_size=20)
 )
 def test_whatever_commits_in_one_order_is_clean(plan: list[tuple[int | None, int, int, bool]]) -> None:
     """Transactions commit one after the other, to one partition or to both, some of them rolled back. Each began at

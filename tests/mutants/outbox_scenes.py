@@ -80,7 +80,7 @@ class AfterCommit(ClientBuffer):
 class Again(Outbox):
     """Takes a lost answer for a failure, and does everything again. The row has a key, the event has none."""
 
-    def is_done(self, row: int) -> bool:  # noqa: ARG002 - it does not ask
+    def is_done(self, row: int) -> bool:
         return False
 
 

@@ -1,5 +1,5 @@
-"""One connection that publishes, against a model of it, in random order: publish to partitions of two topics, savepoint,
-rollback to, release, set constraints, failures, rollback, commit; others publish in between, and segments roll."""
+"""One connection that publishes, against a model of it, in random order: publish to partitions of two topics,
+savepoint, rollback to, release, set constraints, failures, rollback, commit; others publish meanwhile."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class OutboxMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.model.has_failed)
     @rule(chosen=st.lists(places, min_size=1, max_size=6), is_first=st.booleans())
-    def publish_many(self, chosen: Sequence[int], is_first: bool) -> None:  # noqa: FBT001 - hypothesis names it
+    def publish_many(self, chosen: Sequence[int], is_first: bool) -> None:
         """A few records to partitions of one topic in any order; each partition keeps its own."""
         topic = self.names[0 if is_first else 1]
         partitions = [place % (2 if is_first else 3) for place in chosen]
@@ -165,7 +165,7 @@ class OutboxMachine(RuleBasedStateMachine):
     # -- others --
 
     @rule(place=places, is_outbox=st.booleans())
-    def others_publish(self, place: int, is_outbox: bool) -> None:  # noqa: FBT001 - hypothesis names it
+    def others_publish(self, place: int, is_outbox: bool) -> None:
         """They wait only for partitions to which the connection has appended already."""
         topic, partition = where = self._where(place)
         if where in self.model.locked:
@@ -178,7 +178,7 @@ class OutboxMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.model.locked)
     @rule(is_first=st.booleans())
-    def roll(self, is_first: bool) -> None:  # noqa: FBT001 - hypothesis names it
+    def roll(self, is_first: bool) -> None:
         self.sql.execute(ROLL, [self.names[0 if is_first else 1]])
 
     # -- what must hold at any time --
