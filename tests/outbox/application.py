@@ -98,12 +98,14 @@ class Application:
             is_committing = True
             self._conn.commit()
             self._end(row, "acknowledged")
-        except CUT:
-            self._conn = self._connected()
-            self._end(row, "acknowledged" if is_committing and self._is_there(row) else "failed")
-        except (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable, Conflict):
-            self._conn.rollback()
-            self._end(row, "failed")
+        except (*CUT, Conflict) as error:
+            if self._conn.broken:
+                self._conn = self._connected()
+                self._end(row, "acknowledged" if is_committing and self._is_there(row) else "failed")
+            else:
+                self._conn.rollback()
+                self._notes.write("refused", error=repr(error.__cause__ or error))
+                self._end(row, "failed")
 
     def _end(self, row: int, outcome: Outcome) -> None:
         self._notes.write("ended", row=row, outcome=outcome)

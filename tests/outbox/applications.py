@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.concurrency.sessions import wait_until
 from tests.outbox.application import NAME, TABLES, TOPICS, Task
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT_S = 90.0
+WAIT_S = 300.0
 """How long anything may take. It only guards against hanging."""
 ROWS_EACH = 1_000_000
 STOOD = (
@@ -37,6 +38,7 @@ class Process:
         self._log = log
         self._read = 0
         self._notes: list[dict[str, Any]] = []
+        self._counts: Counter[str] = Counter()
         self._process = subprocess.Popen([sys.executable, "-m", module, msgspec.json.encode(task)], cwd=ROOT)
 
     @property
@@ -52,13 +54,16 @@ class Process:
             # What is being written now may have come in part.
             lines = written[: written.rfind(b"\n") + 1]
             self._read += len(lines)
-            self._notes += [msgspec.json.decode(line) for line in lines.splitlines()]
+            new = [msgspec.json.decode(line) for line in lines.splitlines()]
+            self._notes += new
+            self._counts.update(note["what"] for note in new)
         failed = [note["error"] for note in self._notes[-1:] if note["what"] == "failure"]
         assert not failed, failed[0]
         return self._notes
 
     def count(self, what: str) -> int:
-        return sum(1 for note in self.notes() if note["what"] == what)
+        self.notes()
+        return self._counts[what]
 
     def kill(self) -> None:
         self._process.kill()
@@ -115,7 +120,10 @@ class Applications:
         """What was written down, the rows, and the log, once nobody is left who might still commit."""
         found = OutboxHistory()
         for number, process in enumerate(self.every, 1):
-            found.transactions += _transactions(str(number), process.notes())
+            notes = process.notes()
+            refused = [note["error"] for note in notes if note["what"] == "refused"]
+            assert not any("Deadlock" in error for error in refused), refused
+            found.transactions += _transactions(str(number), notes)
         with psycopg.connect(self.url, autocommit=True) as connection:
             wait_until(
                 lambda: connection.execute(LEFT, [NAME]).fetchone() == (0,), "no session is left", deadline_s=WAIT_S
