@@ -101,7 +101,9 @@ class Application:
         except (*CUT, Conflict) as error:
             if self._conn.broken:
                 self._conn = self._connected()
-                self._end(row, "acknowledged" if is_committing and self._is_there(row) else "failed")
+                is_there = is_committing and self._is_there(row)
+                self._notes.write("cut", row=row, is_committing=is_committing, is_there=is_there)
+                self._end(row, "acknowledged" if is_there else "failed")
             else:
                 self._conn.rollback()
                 self._notes.write("refused", error=repr(error.__cause__ or error))

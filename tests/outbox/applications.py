@@ -108,6 +108,12 @@ class Applications:
 
         wait_until(has_come, f"{transactions} transactions", deadline_s=WAIT_S)
 
+    def cuts(self) -> str:
+        """How many transactions a crash of the server met, for the report of a run."""
+        found = [note for process in self.every for note in process.notes() if note["what"] == "cut"]
+        looked_up = [note["is_there"] for note in found if note["is_committing"]]
+        return f"{len(found)} transactions were cut, {len(looked_up)} of them in COMMIT: {sum(looked_up)} were done"
+
     def end(self) -> None:
         for process in self.living:
             process.end()

@@ -42,6 +42,7 @@ def test_the_row_exists_if_and_only_if_its_event_does_whoever_is_killed(
                 business.start()
         business.wait_for(transactions)
         business.end()
+        print(business.cuts())
         history = business.history()
     assert_outbox_clean(history)
     assert len(history.rows) > transactions * 0.8

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from benchmarks.bench import Scenario
-from benchmarks.scenarios.outbox import business, left_open, snapshot
+from benchmarks.scenarios.outbox import bare, business, left_open, snapshot
 
 ALL: tuple[Scenario, ...] = (
     business.SCENARIO,
+    bare.SCENARIO,
     left_open.SCENARIO,
     snapshot.SCENARIO,
 )
