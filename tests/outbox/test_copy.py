@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -61,9 +61,11 @@ class Copiers:
         assert self.living, "no copier is left"
         return sum(process.count("copying") for process in self.every)
 
-    def wait_for(self, more: int) -> None:
+    def wait_for(self, more: int, has_ended: Callable[[], bool]) -> bool:
+        """True as soon as so many more were begun; False where everything was copied before."""
         target = self.begun() + more
-        wait_until(lambda: self.begun() >= target, f"{more} more transactions", deadline_s=WAIT_S)
+        wait_until(lambda: self.begun() >= target or has_ended(), f"{more} more transactions", deadline_s=WAIT_S)
+        return not has_ended()
 
     def kill(self) -> None:
         for process in self.every:
@@ -170,19 +172,22 @@ def test_a_copy_under_kills_is_the_original_and_never_seen_in_part(
     with copiers(server.url, tmp_path, each) as copying, Watcher(server.url).watching() as watcher:
         for _ in range(COPIERS):
             copying.start()
-        for number in range(kills):
-            copying.wait_for(chance.randint(1, pace))
+        killed = 0
+        while killed < kills and copying.wait_for(chance.randint(1, pace), lambda: watcher.seen() >= records):
             time.sleep(chance.random() * 0.01)  # for nothing but chance
-            if number % 3 == 1:
+            if killed % 3 == 1:
                 server.kill()
                 server.restart()
             else:
                 chance.choice(copying.living).kill()
                 copying.start()
+            killed += 1
+        print(f"{killed} kills, {copying.begun()} transactions begun")
         wait_until(lambda: copying.begun() and watcher.seen() >= records, "everything is copied", deadline_s=WAIT_S)
     copied = stood_in(server.url, "out")
     history = OutboxHistory(log=copied, snapshots=watcher.snapshots)
     assert_outbox_clean(history, CHECKS)
     found = [[stood.payload for stood in copied if stood.partition == partition] for partition in range(PARTITIONS)]
     assert found == given
+    assert killed > 2
     assert max(stood.count for stood in copied) > 1
