@@ -168,7 +168,7 @@ def test_a_copy_under_kills_is_the_original_and_never_seen_in_part(
     chance = random.Random(seed)
     server = start_server()
     given = publish_input(server.url, records)
-    pace = max(1, records // each // kills // 2)
+    pace = max(2, records * 6 // 5 // each // kills)
     with copiers(server.url, tmp_path, each) as copying, Watcher(server.url).watching() as watcher:
         for _ in range(COPIERS):
             copying.start()
