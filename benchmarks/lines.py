@@ -24,6 +24,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unit: str
     description: str
     target: float | tuple[float, float] | None = None
+    slow_target: float | None = None
     of: Literal["ratio", "value"] = "ratio"
     acceptance: list[str] = []
 
@@ -31,6 +32,12 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bounds = {"report": 0, "between": 2}.get(self.direction, 1)
         if len(self.bounds) != bounds:
             raise ValueError(f"{self.name}: {self.direction} needs {bounds} numbers, not {self.target!r}")
+
+    def under(self, flush: Flush) -> Target | None:
+        """What holds with a flush; None where the line is only reported."""
+        if self.direction == "report" or (flush == "slow" and self.slow_target is None):
+            return None
+        return self if flush == "fast" else msgspec.structs.replace(self, target=self.slow_target)
 
     @property
     def bounds(self) -> tuple[float, ...]:
@@ -128,18 +135,18 @@ def paired(
 
 
 def judged(finding: Finding, targets: Mapping[str, Target], scale: str) -> Line:
-    """The line of a finding. Under the slow flush, where nothing was measured, and where the line does not hold,
-    there is no target to miss."""
+    """The line of a finding. Under the slow flush, unless it has a target of its own there, where nothing was measured,
+    and where the line does not hold, there is no target to miss."""
     target = targets[finding.name]
-    applies = finding.flush == "fast" and finding.holds and target.direction != "report"
+    bound = target.under(finding.flush) if finding.holds else None
     figure = finding.ratio if target.of == "ratio" else finding.value
     return Line(
         name=finding.name,
         value=finding.value,
         baseline=finding.baseline,
         ratio=finding.ratio,
-        target=target.target if applies else None,
-        ok=target.reached(figure) if applies and figure is not None else None,
+        target=None if bound is None else bound.target,
+        ok=None if bound is None or figure is None else bound.reached(figure),
         direction=target.direction,
         of=target.of,
         unit=target.unit,

@@ -15,7 +15,7 @@ from benchmarks.lines import Line
 RESULTS = Path(__file__).with_name("results")
 
 _SIGNS = {"at_least": "≥", "at_most": "≤"}
-_ROW = "{name:26} {scale:5} {flush:5} {value:>14} {baseline:>14} {ratio:>7} {spread:>13} {target:>10} {ok:6} {note}"
+_ROW = "{name:28} {scale:5} {flush:5} {value:>14} {baseline:>14} {ratio:>7} {spread:>13} {target:>10} {ok:6} {note}"
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -122,7 +122,7 @@ def summary(run: Run) -> str:
     return (
         f"{run.scale} run of {run.took_s:.0f} s: {len(judged)} targets, {told}. Targets stand in "
         "benchmarks/targets.toml and hold for the fast flush; lines with the slow flush (commit_delay=3000, "
-        "commit_siblings=0) are reported."
+        "commit_siblings=0) are reported where they have none of their own."
     )
 
 

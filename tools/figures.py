@@ -61,7 +61,17 @@ SPARK = {
     "spark-trigger.floor": "a micro-batch, against Spark's own rate source",
     "spark-memory.worker": "memory of a worker for ten times the range",
 }
-SHOWN = {"log": LOG, "groups": GROUPS, "spark": SPARK}
+OUTBOX = {
+    "outbox-business.throughput-8": "32 business transactions at a time, 8 partitions, against without publishing",
+    "outbox-business.p99-8": "p99 of the whole transaction",
+    "outbox-business.counter-8": "the same with the usual counter row",
+    "outbox-business.throughput-1": "one partition",
+    "outbox-business.p99-1": "p99 of the whole transaction",
+    "outbox-business.counter-1": "the same with the usual counter row",
+    "outbox-open.delay": "p99 of others while a transaction is left open after its publish, against without it",
+    "outbox-snapshot.publish": "rate after 60 s of somebody's snapshot, against before",
+}
+SHOWN = {"log": LOG, "groups": GROUPS, "spark": SPARK, "outbox": OUTBOX}
 """By the benchmark's name."""
 
 

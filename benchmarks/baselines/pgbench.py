@@ -83,6 +83,23 @@ def run(pgbench: str, url: str, scripts: Sequence[str], transactions: int) -> li
                 process.wait()
 
 
+def timed(pgbench: str, url: str, script: str, *, clients: int, duration_s: float) -> tuple[float, list[float]]:
+    """Transactions a second of many clients of one script, and how many seconds each took, waits in it included."""
+    with tempfile.TemporaryDirectory(prefix="trunkline-pgbench-") as folder:
+        path = Path(folder) / "script.sql"
+        path.write_text(script, "utf-8")
+        options = ["-c", str(clients), "-j", "2", "-T", str(max(1, round(duration_s))), "-f", str(path)]
+        log = ["--log", f"--log-prefix={folder}/took"]
+        process = _started([pgbench, "-n", "-M", "prepared", *options, *log], {**os.environ, **_environment(url)})
+        try:
+            rate = _tps(*process.communicate(timeout=DEADLINE_S))
+        finally:
+            process.kill()
+            process.wait()
+        lines = [line for each in Path(folder).glob("took.*") for line in each.read_text().splitlines()]
+    return rate, [int(line.split()[2]) / 1e6 for line in lines]
+
+
 def _started(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
 

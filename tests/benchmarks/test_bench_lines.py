@@ -9,18 +9,21 @@ import pytest
 from benchmarks.groups import GROUPS
 from benchmarks.lines import Finding, Target, judged, load_targets, paired
 from benchmarks.log import LOG
+from benchmarks.outbox import OUTBOX
 from benchmarks.spark import SPARK
 
 TARGETS = {
     "faster": Target("faster", "at_least", "records/s", "", target=2.0),
     "smaller": Target("smaller", "at_most", "MB", "", target=200.0, of="value"),
     "between": Target("between", "between", "times", "", target=(1.5, 2.5), of="value"),
+    "anywhere": Target("anywhere", "at_least", "1/s", "", target=0.9, slow_target=0.8),
     "told": Target("told", "report", "s", ""),
 }
 
 
 def test_every_line_of_a_scenario_has_a_target_and_the_other_way_round() -> None:
-    measured = [name for scenario in (*LOG.scenarios, *GROUPS.scenarios, *SPARK.scenarios) for name in scenario.lines]
+    benchmarks = (LOG, GROUPS, SPARK, OUTBOX)
+    measured = [name for each in benchmarks for scenario in each.scenarios for name in scenario.lines]
     assert len(set(measured)) == len(measured)
     assert set(measured) == set(load_targets())
 
@@ -70,3 +73,10 @@ def test_a_line_whose_condition_was_not_met_is_not_judged() -> None:
 def test_under_the_slow_flush_nothing_is_judged() -> None:
     line = judged(Finding(name="faster", flush="slow", ratio=0.1), TARGETS, "full")
     assert (line.ok, line.target) == (None, None)
+
+
+@pytest.mark.parametrize(("ratio", "ok"), [(0.85, True), (0.75, False)])
+def test_a_line_with_a_target_for_the_slow_flush_is_judged_by_that(ratio: float, ok: bool) -> None:
+    line = judged(Finding(name="anywhere", flush="slow", ratio=ratio), TARGETS, "full")
+    assert (line.ok, line.target) == (ok, 0.8)
+    assert judged(Finding(name="anywhere", ratio=0.85), TARGETS, "full").ok is False

@@ -71,7 +71,7 @@ def test_an_unknown_topic_is_not_found(run: Run) -> None:
     assert run("retention", "run", "--topic", "nope").exit_code == 3
 
 
-@pytest.mark.parametrize("name", ["log", "groups", "spark"])
+@pytest.mark.parametrize("name", ["log", "groups", "spark", "outbox"])
 def test_bench_hands_its_arguments_on(tmp_path: Path, name: str) -> None:
     """Goal: what is written after `bench log` arrives, and its exit code comes back. Method: a repository with a
     benchmark that prints its arguments."""
@@ -86,7 +86,7 @@ def test_bench_hands_its_arguments_on(tmp_path: Path, name: str) -> None:
     assert (done.returncode, done.stdout) == (5, "['--url', 'u', '--json', '--only', 'x']\n"), done.stderr
 
 
-@pytest.mark.parametrize("name", ["log", "groups", "spark"])
+@pytest.mark.parametrize("name", ["log", "groups", "spark", "outbox"])
 def test_bench_without_a_clone_says_what_it_needs(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

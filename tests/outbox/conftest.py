@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 import trunkline
+from tests.concurrency.conftest import seed as seed
 from tests.concurrency.conftest import start_server as start_server
 from tests.concurrency.sessions import Sessions, opened
 from trunkline import Client

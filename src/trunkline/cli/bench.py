@@ -63,6 +63,16 @@ def spark(arguments: tuple[str, ...]) -> None:
     _become("spark", arguments)
 
 
+@_benchmark
+def outbox(arguments: tuple[str, ...]) -> None:
+    """Measure transactions that publish against those that do not.
+
+    Without --url it starts a PostgreSQL of its own. Arguments are handed on to the benchmark, whose exit code
+    it is: 0 all targets reached, 1 a target missed, 2 the server's durability is weakened, 64 wrong use.
+    """
+    _become("outbox", arguments)
+
+
 def _become(name: str, arguments: tuple[str, ...]) -> NoReturn:
     if not (REPOSITORY / "benchmarks" / f"{name}.py").exists():
         raise NotFound("the benchmarks are not part of the package: run this in a clone of the repository")
