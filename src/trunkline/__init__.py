@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         GroupRecord,
         GroupSummary,
         Message,
+        OutboxSource,
         PartitionLag,
         PartitionRange,
         PendingPosition,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
         Topic,
         TopicDescription,
     )
-    from trunkline.settings import ClientSettings, ConsumerSettings, HandlerSettings, TopicSettings
+    from trunkline.settings import ClientSettings, ConsumerSettings, HandlerSettings, OutboxColumns, TopicSettings
 
 __version__ = "0.1.0"
 
@@ -59,6 +60,8 @@ __all__ = [
     "GroupSummary",
     "HandlerSettings",
     "Message",
+    "OutboxColumns",
+    "OutboxSource",
     "PartitionLag",
     "PartitionRange",
     "PendingPosition",
@@ -80,7 +83,9 @@ _HOMES = {
     "App": "trunkline.client.sync.app",
     "Client": "trunkline.client.sync.client",
     "Consumer": "trunkline.client.sync.consumer",
-} | dict.fromkeys(("ClientSettings", "HandlerSettings", "ConsumerSettings", "TopicSettings"), "trunkline.settings")
+} | dict.fromkeys(
+    ("ClientSettings", "HandlerSettings", "ConsumerSettings", "OutboxColumns", "TopicSettings"), "trunkline.settings"
+)
 
 
 def __getattr__(name: str) -> object:

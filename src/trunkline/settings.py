@@ -109,7 +109,8 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     ``fetch_bytes_max`` is about how much it holds in memory beyond what it was asked for. While iterating, what was
     handled is committed every ``commit_interval_s``. A consumer that does not come back for ``handler_timeout_s`` gives
-    its partitions up. ``on_out_of_range`` says what to do where retention has passed the group by.
+    its partitions up. ``on_out_of_range`` says what to do where retention has passed the group by. With ``partitions``
+    it takes these at most, of each of its topics; what no member of the group takes is read by nobody.
     """
 
     fetch_bytes_max: int = MIB
@@ -117,10 +118,12 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     handler_timeout_s: float = 300.0
     on_out_of_range: OnOutOfRange = "error"
     name: str = ""
+    partitions: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         _check_positive(self, ("fetch_bytes_max", "commit_interval_s", "handler_timeout_s"))
         _check_out_of_range(self.on_out_of_range)
+        _check_partitions(self.partitions)
         if not isinstance(self.name, str) or len(self.name) > 200 or "\0" in self.name:
             raise InvalidArgument("a consumer's name is text of at most 200 characters, without NUL")
 
@@ -132,7 +135,7 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ``retry_max_s``. A handler that has not returned after ``handler_timeout_s`` ends the app. What is done is committed
     every ``commit_interval_s``. About ``in_hand_max`` records, or ``in_hand_bytes_max`` bytes, of a partition are in
     memory at most. ``start`` says where a new group begins, ``on_out_of_range`` what to do where retention has passed
-    it by.
+    it by. With ``partitions`` this process takes these at most.
     """
 
     max_attempts: int = 5
@@ -144,6 +147,7 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     in_hand_bytes_max: int = 4 * MIB
     start: Literal["earliest", "latest"] | int | datetime = "earliest"
     on_out_of_range: OnOutOfRange = "error"
+    partitions: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         _check_positive(
@@ -162,6 +166,28 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             if not isinstance(getattr(self, name), int):
                 raise InvalidArgument(f"{name} must be a whole number, not {getattr(self, name)!r}")
         _check_out_of_range(self.on_out_of_range)
+        _check_partitions(self.partitions)
+
+
+class OutboxColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which columns of a table make a record.
+
+    ``payload``: bytea as it is, text and JSON as UTF-8, other types as JSON. ``key`` and ``group_key``: text, uuid or
+    whole numbers, as their text. ``headers``: JSON, an object of text values.
+    """
+
+    payload: str
+    key: str | None = None
+    group_key: str | None = None
+    headers: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is None and name != "payload":
+                continue
+            if not isinstance(value, str) or not value or "\0" in value:
+                raise InvalidArgument(f"{name} must be the name of a column, not {value!r}")
 
 
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,6 +237,14 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
 def _check_out_of_range(policy: object) -> None:
     if policy not in get_args(OnOutOfRange):
         raise InvalidArgument(f"on_out_of_range must be error, earliest or latest, not {policy!r}")
+
+
+def _check_partitions(partitions: object) -> None:
+    if partitions is None:
+        return
+    whole = isinstance(partitions, tuple) and all(type(each) is int and 0 <= each < 2**31 for each in partitions)
+    if not whole or not partitions:
+        raise InvalidArgument(f"partitions must be a tuple of whole numbers from 0 on, or None, not {partitions!r}")
 
 
 def _check_positive(settings: msgspec.Struct, names: tuple[str, ...]) -> None:

@@ -124,9 +124,13 @@ OUTBOX_PUT_NAMED = _OUTBOX_PUT.format(
     ", ".join(f"cast(:{name} as {kind})" for name, kind in zip(OUTBOX_PUT_NAMES, _OUTBOX_PUT_TYPES, strict=True))
 )
 """For connections of others: parameters by their place, or by name, and types that every driver understands."""
+OUTBOX_TABLE = "select to_regclass(%s)::oid"
+OUTBOX_ATTACH = "select trunkline.outbox_attach(%s::oid, %s, %s, %s, %s, %s, %s)"
+OUTBOX_DETACH = "select trunkline.outbox_detach(to_regclass(%s), %s)"
+OUTBOX_SOURCES = "select * from trunkline.outbox_source_list()"
 MEMBER_SESSION = "select trunkline.member_session(%s::int4), set_config('idle_session_timeout', %s, false)"
 MEMBER_BEAT = "select trunkline.member_beat(%s::int4)"
-MEMBER_JOIN = "select trunkline.member_join(%s::int4, %s::int4, %s, %s, %s, %s)"
+MEMBER_JOIN = "select trunkline.member_join(%s::int4, %s::int4, %s, %s, %s, %s, %s)"
 MEMBER_LEAVE = "select trunkline.member_leave(%s, %s)"
 MEMBER_LIST = "select * from trunkline.member_list(%s)"
 _LISTEN = SQL("listen {}")
