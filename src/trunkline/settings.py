@@ -135,7 +135,8 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ``retry_max_s``. A handler that has not returned after ``handler_timeout_s`` ends the app. What is done is committed
     every ``commit_interval_s``. About ``in_hand_max`` records, or ``in_hand_bytes_max`` bytes, of a partition are in
     memory at most. ``start`` says where a new group begins, ``on_out_of_range`` what to do where retention has passed
-    it by. With ``partitions`` this process takes these at most.
+    it by. With ``partitions`` this process takes these at most. Exactly once, a transaction has
+    ``transaction_records_max`` records at most.
     """
 
     max_attempts: int = 5
@@ -148,11 +149,13 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     start: Literal["earliest", "latest"] | int | datetime = "earliest"
     on_out_of_range: OnOutOfRange = "error"
     partitions: tuple[int, ...] | None = None
+    transaction_records_max: int = 100
 
     def __post_init__(self) -> None:
         _check_positive(
             self,
             (
+                "transaction_records_max",
                 "max_attempts",
                 "retry_first_s",
                 "retry_max_s",
@@ -162,7 +165,7 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
                 "in_hand_bytes_max",
             ),
         )
-        for name in ("max_attempts", "in_hand_max", "in_hand_bytes_max"):
+        for name in ("max_attempts", "in_hand_max", "in_hand_bytes_max", "transaction_records_max"):
             if not isinstance(getattr(self, name), int):
                 raise InvalidArgument(f"{name} must be a whole number, not {getattr(self, name)!r}")
         _check_out_of_range(self.on_out_of_range)

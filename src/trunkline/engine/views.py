@@ -20,8 +20,8 @@ class SeenCursor(msgspec.Struct, frozen=True):
 class GroupView(msgspec.Struct, frozen=True):
     """Who is alive and reads which topics, who is dead, and who holds what.
 
-    ``is_whole`` is False where a topic has partitions in which the group has no cursor yet. ``limits`` has those members
-    that take certain partitions at most.
+    ``is_whole`` is False where a topic has partitions in which the group has no cursor yet. ``limits`` has those
+    members that take certain partitions at most.
     """
 
     group_id: int
