@@ -305,7 +305,6 @@ def test_S4_22_lag_last_error_and_dead_letters_are_shown(config: Write, start: S
         ("batch_size: many", 2, ":5: batch_size: must be a whole number, not text"),
         ("wait_s: 0", 2, ":5: wait_s: must be a number of seconds above 0"),
         ("wait_s: soon", 2, ":5: wait_s: must be a number of seconds, not text"),
-        ("create: maybe", 2, ":5: create: must be true or false, not text"),
         ("delivery: once", 2, "there is no 'once' here"),
         ("delivery: exactly_once\nconcurrency: 2", 2, ":6: exactly_once handles one record after the other"),
         ("dead_letter: orders", 2, ":5: records that fail would come back at once"),
@@ -336,6 +335,7 @@ def test_S4_20_a_file_with_a_fault_is_refused_with_its_line_and_the_next_step(
         ("topic: t\ngroup: g\nhandler: no_such_module:f\n", 3, "there is no module no_such_module here"),
         ("topic: ''\ngroup: g\nhandler: m:f\n", 2, ":1: topic: is empty"),
         ("topic: a b\ngroup: g\nhandler: m:f\n", 2, ":1: topic:"),
+        ("topic: t\ngroup: g\nhandler: m:f\ncreate: maybe", 2, ":4: create: must be true or false, not text"),
         ("- topic\n", 2, "must be a block of names and values, not a list"),
     ],
 )
@@ -388,6 +388,15 @@ def test_a_password_in_the_file_is_not_shown(run: Run, config: Write) -> None:
     refused = run("outbox", "worker", "--config", file)
     assert (refused.exit_code, "s3cr3t" in refused.output) == (4, False)
     assert "s3cr3t" not in run("outbox", "unit", "--config", file).output
+
+
+def test_the_file_of_the_document_is_well_formed(run: Run, config: Write, tmp_path: Path) -> None:
+    document = Path(__file__).resolve().parents[2] / "docs" / "outbox-worker.md"
+    text = document.read_text("utf-8").split("```yaml\n")[1].split("```")[0]
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "queries.py").write_text("def update(record): ...", encoding="utf-8")
+    fine = run("outbox", "worker", "--check", "--config", config(config=text))
+    assert (fine.exit_code, "shop.queries:update handles orders" in fine.stdout) == (0, True), fine.output
 
 
 # -- the unit --
