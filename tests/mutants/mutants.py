@@ -241,6 +241,6 @@ MUTANTS = [
         "partitions locked in the order in which they are named",
         scenes.opposite_orders,
         {"error 40P01"},
-        [("log_append", "where (partitions[i] > partitions[i - 1]) is not true", "where false")],
+        [("log_check_parts", "where (partitions[i] > partitions[i - 1]) is not true", "where false")],
     ),
 ]
