@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from configparser import ConfigParser
 from itertools import count
@@ -358,6 +359,16 @@ def test_S4_20_a_file_that_lacks_something_is_refused(
 def test_a_handler_that_is_none_is_refused(run: Run, config: Write, text: str, code: int, words: str) -> None:
     refused = run("outbox", "worker", "--check", "--config", config(text))
     assert (refused.exit_code, words in refused.stderr) == (code, True), refused.output
+
+
+def test_without_yaml_it_says_what_to_install(run: Run, config: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = config()
+    for module in ("trunkline.nodes", "trunkline.client.worker"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    for command in ("worker", "unit", "status"):
+        refused = run("outbox", command, "--config", file)
+        assert (refused.exit_code, "pip install 'trunkline[worker]'" in refused.stderr) == (3, True), refused.output
 
 
 def test_a_check_needs_no_server(run: Run, config: Write) -> None:

@@ -145,16 +145,15 @@ def worker(file: Path, *, check: bool) -> None:
     has begun is finished and committed, and it ends with 0. A second signal ends it at once. The format of the file:
     docs/outbox-worker.md. The server is --url, else the file's, else TRUNKLINE_URL.
     """
+    found = _load(file)
+    import trunkline
     from trunkline.client.worker import app_of, check_topics
 
-    found = _load(file)
     app = app_of(found, _function(found))
     if check:
         click.echo(f"{file} is well-formed: {found.handler} handles {', '.join(found.topics)} for group {found.group}")
         return
     url = given_url() or found.url
-    import trunkline
-
     with trunkline.connect(url) as tl:
         check_topics(found, tl)
     run_app(app, url)

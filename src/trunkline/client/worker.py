@@ -12,22 +12,21 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import msgspec
 
 from trunkline.client import target
 from trunkline.client.aio.app import CONCURRENCY_MAX
+from trunkline.client.aio.app import App as AsyncApp
 from trunkline.client.aio.topics import PARTITIONS_MAX
+from trunkline.client.sync.app import App
+from trunkline.client.sync.client import Client
 from trunkline.engine.checks import check_group_name, check_topic_name
 from trunkline.errors import InvalidArgument
 from trunkline.nearest import nearest_name
 from trunkline.nodes import Block, Value, read
 from trunkline.settings import ClientSettings, HandlerSettings
-
-if TYPE_CHECKING:
-    from trunkline import App, Client
-    from trunkline.aio import App as AsyncApp
 
 WorkerDelivery = Literal["at_least_once", "exactly_once"]
 NEEDS = "a worker needs topic, group and handler, see docs/outbox-worker.md"
@@ -192,9 +191,6 @@ def check_topics(worker: Worker, client: Client) -> None:
 
 def app_of(worker: Worker, function: Callable[..., Any]) -> App | AsyncApp:
     """The app that the file describes, of the world that the function belongs to."""
-    from trunkline import App
-    from trunkline.aio import App as AsyncApp
-
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
     settings = msgspec.structs.replace(ClientSettings.from_environment(), poll_max_s=worker.wait_s)
     app = (AsyncApp if is_async else App)(settings=settings)
