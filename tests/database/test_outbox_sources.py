@@ -122,6 +122,7 @@ def test_code_of_the_table_s_owner_does_not_run_with_our_rights(
     assert payloads(db_url) == []
 
 
+@pytest.mark.direct("the temporary tables would outlive the client that made them")
 def test_a_temporary_table_does_not_hijack_the_trigger(
     attached: psycopg.Connection[tuple[object, ...]], db_url: str
 ) -> None:
