@@ -20,7 +20,7 @@ begin
         raise exception 'there is no such table' using errcode = 'TL002',
             hint = 'name it as SQL does, with its schema and in double quotes where it needs them';
     elsif subject.nspname in ('trunkline', 'information_schema') or subject.nspname ~ '^pg_(?!temp)' then
-        fault := 'is not a table of an application';
+        fault := format('is not a table of an application: it is in schema %s', subject.nspname);
     elsif subject.relpersistence = 't' then
         fault := 'is temporary: it ends with its session';
     elsif subject.relkind = 'p' or subject.relispartition then
