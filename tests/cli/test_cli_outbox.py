@@ -167,6 +167,7 @@ def test_what_cannot_be_attached_is_refused(
 
 
 @WORLDS
+@pytest.mark.direct("it waits for the doorbell, and a pooler keeps sessions of its own")
 def test_S4_19_a_worker_that_waits_ends_at_once_and_leaves_nothing_behind(
     text: str, config: Write, start: Start, topics: Client, db_url: str
 ) -> None:
