@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         GroupRecord,
         GroupSummary,
         Message,
+        OutboxSource,
         PartitionLag,
         PartitionRange,
         PendingPosition,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
         Topic,
         TopicDescription,
     )
-    from trunkline.settings import ClientSettings, ConsumerSettings, HandlerSettings, TopicSettings
+    from trunkline.settings import ClientSettings, ConsumerSettings, HandlerSettings, OutboxColumns, TopicSettings
 
 __version__ = "0.1.0"
 
@@ -65,6 +66,8 @@ __all__ = [
     "HandlerSettings",
     "Inbox",
     "Message",
+    "OutboxColumns",
+    "OutboxSource",
     "PartitionLag",
     "PartitionRange",
     "PendingPosition",
@@ -87,7 +90,9 @@ _HOMES = {
     "Client": "trunkline.client.sync.client",
     "Consumer": "trunkline.client.sync.consumer",
     "Inbox": "trunkline.client.sync.inbox",
-} | dict.fromkeys(("ClientSettings", "HandlerSettings", "ConsumerSettings", "TopicSettings"), "trunkline.settings")
+} | dict.fromkeys(
+    ("ClientSettings", "HandlerSettings", "ConsumerSettings", "OutboxColumns", "TopicSettings"), "trunkline.settings"
+)
 
 
 def __getattr__(name: str) -> object:

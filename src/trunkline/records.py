@@ -345,3 +345,17 @@ class CursorMove(msgspec.Struct, frozen=True):
     partition: int
     from_offset: int
     to_offset: int
+
+
+class OutboxSource(msgspec.Struct, frozen=True):
+    """A table of the application's whose rows are published as they are inserted; ``problem`` says what is wrong."""
+
+    table: str
+    topic: str
+    payload: str
+    key: str | None
+    group_key: str | None
+    headers: str | None
+    attached_by: str
+    attached_at: datetime
+    problem: str | None

@@ -112,7 +112,8 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     handled is committed every ``commit_interval_s``. A consumer that does not come back for ``handler_timeout_s`` gives
     its partitions up. ``on_out_of_range`` says what to do where retention has passed the group by. Where transactions
     are to be whole, one of more than ``transaction_records_max`` records, or ``transaction_bytes_max`` bytes, in a
-    partition is TransactionTooLarge: about so much may be in memory for each.
+    partition is TransactionTooLarge: about so much may be in memory for each. With ``partitions`` it takes these at most,
+    of each of its topics; what no member of the group takes is read by nobody.
     """
 
     fetch_bytes_max: int = MIB
@@ -122,12 +123,14 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     handler_timeout_s: float = 300.0
     on_out_of_range: OnOutOfRange = "error"
     name: str = ""
+    partitions: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         limits = ("transaction_records_max", "transaction_bytes_max")
         _check_positive(self, ("fetch_bytes_max", "commit_interval_s", "handler_timeout_s", *limits))
         _check_whole_numbers(self, limits)
         _check_out_of_range(self.on_out_of_range)
+        _check_partitions(self.partitions)
         if not isinstance(self.name, str) or len(self.name) > 200 or "\0" in self.name:
             raise InvalidArgument("a consumer's name is text of at most 200 characters, without NUL")
 
@@ -140,6 +143,8 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     every ``commit_interval_s``. About ``in_hand_max`` records, or ``in_hand_bytes_max`` bytes, of a partition are in
     memory at most. ``start`` says where a new group begins, ``on_out_of_range`` what to do where retention has passed
     it by. With ``blocked_keys``, for handlers by group key, later records of a key that failed wait for its redrive.
+    With ``partitions`` this process takes these at most. Exactly once, a transaction handles ``batch_records_max``
+    records at most.
     """
 
     max_attempts: int = 5
@@ -152,6 +157,8 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     start: Literal["earliest", "latest"] | int | datetime = "earliest"
     on_out_of_range: OnOutOfRange = "error"
     blocked_keys: bool = False
+    partitions: tuple[int, ...] | None = None
+    batch_records_max: int = 100
 
     def __post_init__(self) -> None:
         if not isinstance(self.blocked_keys, bool):
@@ -159,6 +166,7 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         _check_positive(
             self,
             (
+                "batch_records_max",
                 "max_attempts",
                 "retry_first_s",
                 "retry_max_s",
@@ -168,8 +176,30 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
                 "in_hand_bytes_max",
             ),
         )
-        _check_whole_numbers(self, ("max_attempts", "in_hand_max", "in_hand_bytes_max"))
+        _check_whole_numbers(self, ("max_attempts", "in_hand_max", "in_hand_bytes_max", "batch_records_max"))
         _check_out_of_range(self.on_out_of_range)
+        _check_partitions(self.partitions)
+
+
+class OutboxColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which columns of a table make a record.
+
+    ``payload``: bytea as it is, text and JSON as UTF-8, other types as JSON. ``key`` and ``group_key``: text, uuid or
+    whole numbers, as their text. ``headers``: JSON, an object of text values.
+    """
+
+    payload: str
+    key: str | None = None
+    group_key: str | None = None
+    headers: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is None and name != "payload":
+                continue
+            if not isinstance(value, str) or not value or "\0" in value:
+                raise InvalidArgument(f"{name} must be the name of a column, not {value!r}")
 
 
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,6 +255,14 @@ def _check_whole_numbers(settings: msgspec.Struct, names: tuple[str, ...]) -> No
     for name in names:
         if not isinstance(getattr(settings, name), int):
             raise InvalidArgument(f"{name} must be a whole number, not {getattr(settings, name)!r}")
+
+
+def _check_partitions(partitions: object) -> None:
+    if partitions is None:
+        return
+    whole = isinstance(partitions, tuple) and all(type(each) is int and 0 <= each < 2**31 for each in partitions)
+    if not whole or not partitions:
+        raise InvalidArgument(f"partitions must be a tuple of whole numbers from 0 on, or None, not {partitions!r}")
 
 
 def _check_positive(settings: msgspec.Struct, names: tuple[str, ...]) -> None:

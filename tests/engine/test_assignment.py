@@ -76,3 +76,25 @@ def test_a_member_that_leaves_moves_only_what_it_had(size: int, partitions: int)
     assert {cursor for cursor in cursors if before[cursor] != after[cursor]} == {
         cursor for cursor in cursors if before[cursor] == size
     }
+
+
+@given(groups(), st.dictionaries(st.integers(1, 9), st.sets(st.integers(1, 40))))
+def test_nobody_gets_what_it_is_barred_from_and_who_looks_again_changes_nothing(
+    group: tuple[dict[int, tuple[int, ...]], dict[int, int], dict[int, int]], barred: dict[int, set[int]]
+) -> None:
+    members, cursors, owners = group
+    target = balanced(members, cursors, owners, barred)
+    assert all(cursor not in barred.get(member, ()) for cursor, member in target.items())
+    able = {
+        cursor: [each for each, topics in members.items() if topic in topics and cursor not in barred.get(each, ())]
+        for cursor, topic in cursors.items()
+    }
+    assert target.keys() == {cursor for cursor, readers in able.items() if readers}
+    load = loads(members, target)
+    assert all(load[other] >= load[member] - 1 for cursor, member in target.items() for other in able[cursor])
+    assert balanced(members, cursors, target, barred) == target
+
+
+def test_a_member_with_one_partition_gets_it_from_one_that_has_several() -> None:
+    before = {1: 1, 2: 1, 3: 1}
+    assert balanced({1: (7,), 2: (7,)}, {1: 7, 2: 7, 3: 7}, before, {2: {2, 3}}) == {1: 2, 2: 1, 3: 1}

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.errors import InvalidArgument, NotFound, TrunklineError
+from trunkline.nodes import FILE_BYTES_MAX
 from trunkline.spark.pipeline.file import (
     ConsoleSink,
     ParquetSink,
@@ -18,7 +19,6 @@ from trunkline.spark.pipeline.file import (
     TopicSink,
     load,
 )
-from trunkline.spark.pipeline.nodes import FILE_BYTES_MAX
 
 GOOD = """\
 name: revenue

@@ -13,6 +13,7 @@ from trunkline.cli.demo import demo
 from trunkline.cli.dev import dev
 from trunkline.cli.doctor import doctor
 from trunkline.cli.group import group
+from trunkline.cli.outbox import outbox
 from trunkline.cli.pipeline import pipeline
 from trunkline.cli.produce import produce
 from trunkline.cli.retention import retention
@@ -34,7 +35,23 @@ def cli() -> None:
     """
 
 
-for command in (dev, db, topic, produce, consume, tail, get, group, run, pipeline, retention, doctor, bench, demo):
+for command in (
+    dev,
+    db,
+    topic,
+    produce,
+    consume,
+    tail,
+    get,
+    group,
+    run,
+    outbox,
+    pipeline,
+    retention,
+    doctor,
+    bench,
+    demo,
+):
     cli.add_command(command)
 
 

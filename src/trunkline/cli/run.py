@@ -35,22 +35,23 @@ def run(target: str) -> None:
     def bill(record): ...
     """
     app = _load(target)
-    # What the module has set up stays; without anything, failures should be seen.
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    for handler in app.handlers:
-        click.echo(f"{handler} handles {', '.join(handler.topics)}, {handler.concurrency} at once", err=True)
-    _run(app)
+    run_app(app, given_url())
 
 
-def _run(app: trunkline.App | trunkline.aio.App) -> None:
+def run_app(app: trunkline.App | trunkline.aio.App, url: str | None) -> None:
+    """Run it until it is told to end; what is being handled is shown first."""
     import asyncio
 
     import trunkline.aio
 
+    # What the module has set up stays; without anything, failures should be seen.
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    for handler in app.handlers:
+        click.echo(f"{handler} handles {', '.join(handler.topics)}, {handler.concurrency} at once", err=True)
     if isinstance(app, trunkline.aio.App):
-        asyncio.run(app.run(given_url()))
+        asyncio.run(app.run(url))
     else:
-        app.run(given_url())
+        app.run(url)
 
 
 def _load(target: str) -> trunkline.App | trunkline.aio.App:
@@ -60,7 +61,7 @@ def _load(target: str) -> trunkline.App | trunkline.aio.App:
     name, colon, attribute = target.partition(":")
     if not (name and colon and attribute.isidentifier()):
         raise InvalidArgument(f"not an app: {target!r}; write MODULE:APP, for example billing:app")
-    module = _import(name)
+    module = imported(name)
     kinds = (trunkline.App, trunkline.aio.App)
     if not hasattr(module, attribute):
         apps = [each for each, value in vars(module).items() if isinstance(value, kinds)]
@@ -71,7 +72,8 @@ def _load(target: str) -> trunkline.App | trunkline.aio.App:
     return found
 
 
-def _import(name: str) -> ModuleType:
+def imported(name: str) -> ModuleType:
+    """A module of the application's, with the current directory on the path."""
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:

@@ -20,7 +20,8 @@ class SeenCursor(msgspec.Struct, frozen=True):
 class GroupView(msgspec.Struct, frozen=True):
     """Who is alive and reads which topics, who is dead, and who holds what.
 
-    ``is_whole`` is False where a topic has partitions in which the group has no cursor yet.
+    ``is_whole`` is False where a topic has partitions in which the group has no cursor yet. ``limits`` has those
+    members that take certain partitions at most.
     """
 
     group_id: int
@@ -28,6 +29,7 @@ class GroupView(msgspec.Struct, frozen=True):
     dead: tuple[int, ...]
     cursors: tuple[SeenCursor, ...]
     is_whole: bool
+    limits: dict[int, tuple[int, ...]] = {}
 
     def held_by(self, member: int) -> list[int]:
         """The cursors that a member holds."""
@@ -37,8 +39,20 @@ class GroupView(msgspec.Struct, frozen=True):
     def of(cls, row: tuple[Any, ...]) -> GroupView:
         """From a row of group_view."""
         group_id, member_ids, member_topics, dead, cursor_ids, topic_ids, partitions, epochs, owners, is_whole = row
-        members = {
-            member: tuple(map(int, topics.split(","))) for member, topics in zip(member_ids, member_topics, strict=True)
+        members: dict[int, tuple[int, ...]] = {}
+        limits: dict[int, tuple[int, ...]] = {}
+        for member, text in zip(member_ids, member_topics, strict=True):
+            topics, at, limit = text.partition("@")
+            members[member] = tuple(map(int, topics.split(",")))
+            if at:
+                limits[member] = tuple(map(int, limit.split(",")))
+        seen = zip(cursor_ids, topic_ids, partitions, epochs, owners, strict=True)
+        cursors = tuple(SeenCursor(*each) for each in seen)
+        return cls(group_id, members, tuple(dead), cursors, is_whole, limits)
+
+    def barred(self) -> dict[int, set[int]]:
+        """For each member with a limit the cursors that it does not take."""
+        return {
+            member: {cursor.cursor_id for cursor in self.cursors if cursor.partition not in limit}
+            for member, limit in self.limits.items()
         }
-        cursors = zip(cursor_ids, topic_ids, partitions, epochs, owners, strict=True)
-        return cls(group_id, members, tuple(dead), tuple(SeenCursor(*each) for each in cursors), is_whole)

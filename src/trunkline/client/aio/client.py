@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from types import TracebackType
@@ -24,6 +24,7 @@ from trunkline.client.aio.reader import Reader, Start
 from trunkline.client.aio.retention import Retention
 from trunkline.client.aio.server import Server
 from trunkline.client.aio.shim import Service, Shield
+from trunkline.client.aio.sources import Sources
 from trunkline.client.aio.topics import Topics
 from trunkline.client.aio.watch import Watch
 from trunkline.client.foreign import CallersConnection
@@ -39,6 +40,7 @@ from trunkline.records import (
     Headers,
     Key,
     Message,
+    OutboxSource,
     PartitionRange,
     PendingPosition,
     PinnedPosition,
@@ -48,7 +50,7 @@ from trunkline.records import (
     Topic,
     TopicDescription,
 )
-from trunkline.settings import ClientSettings, ConsumerSettings, Delivery, TopicSettings
+from trunkline.settings import ClientSettings, ConsumerSettings, Delivery, OutboxColumns, TopicSettings
 
 
 class AsyncClient:
@@ -69,6 +71,7 @@ class AsyncClient:
         self._shield = Shield()
         self._ringer = Ringer(url, settings)
         self._outbox = Outbox(self._server, self._topics, self._ringer)
+        self._sources = Sources(url, self._server)
         self._watch = Watch(doorbell_url or url, settings, self._pool)
         self._lanes: dict[str, Lane] = {}
         self._limits = BatchLimits(settings.batch_records_max, settings.batch_bytes_max, settings.record_alone_bytes)
@@ -249,6 +252,36 @@ class AsyncClient:
                 topic, Lane(topic, self._server, self._topics, self._shield, appender, self._ringer)
             )
         return lane
+
+    # -- tables of the application's that are an outbox --
+
+    async def outbox_attach(
+        self,
+        table: str,
+        topic: str,
+        columns: OutboxColumns,
+        *,
+        order_by: str | None = None,
+        deadline_s: float = 3600.0,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Publish every row that is inserted into a table from now on, in the transaction that inserts it.
+
+        With ``order_by``, a column, the rows that are there already are published first, in its order, each once,
+        before any newer one; ``progress`` is told how many it were so far. Meanwhile nobody can write to the table.
+        Returns how many they were. AlreadyExists where the table is attached.
+        """
+        return await self._sources.attach(
+            table, topic, columns, order_by=order_by, deadline_s=deadline_s, progress=progress
+        )
+
+    async def outbox_detach(self, table: str) -> str:
+        """Publish the rows of a table no longer; the topic that it was attached to. What was published stays."""
+        return await self._sources.detach(table)
+
+    async def outbox_sources(self) -> list[OutboxSource]:
+        """The tables that are attached, and what is wrong with each, if anything."""
+        return await self._sources.all()
 
     # -- reading --
 

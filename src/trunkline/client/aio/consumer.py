@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from itertools import chain
@@ -43,7 +43,7 @@ from trunkline.engine.checks import (
 )
 from trunkline.engine.holdings import Holding, Piece, TransactionLimits, by_transaction, extent
 from trunkline.errors import Closed, Fenced, InUse, InvalidArgument, NotFound, OutcomeUnknown, TrunklineError
-from trunkline.records import Batch, GroupRecord, PartitionLag, Position, Record
+from trunkline.records import Batch, GroupRecord, PartitionLag, Position, Record, Topic
 from trunkline.settings import ConsumerSettings, Delivery
 
 logger = logging.getLogger("trunkline")
@@ -107,6 +107,8 @@ class AsyncConsumer:
     """
 
     def __init__(self, rooms: Rooms, wanted: Wanted, settings: ConsumerSettings) -> None:
+        if settings.partitions is not None and wanted.delivery == "at_most_once":
+            raise InvalidArgument("readers at most once share every partition: leave the setting partitions out")
         self._rooms = rooms
         self._wanted = wanted
         self._settings = settings
@@ -183,6 +185,8 @@ class AsyncConsumer:
             return
         server, watch = self._rooms.server, self._rooms.watch
         topics = [await self._rooms.topics.look_up(name) for name in self._wanted.topics]
+        for topic in topics:
+            _check_partitions(topic, self._settings.partitions)
         topic_ids = integer_array([topic.topic_id for topic in topics])
         wanted = self._wanted
         ((group_id,),) = await server.repeat(
@@ -198,7 +202,14 @@ class AsyncConsumer:
                 self._claims = claims
                 self._fetcher = Fetcher(Shared(server, claims), seat)
             else:
-                member = Member(server, self._rooms.topics, watch, self._rooms.ringer, self._settings.name or _name())
+                member = Member(
+                    server,
+                    self._rooms.topics,
+                    watch,
+                    self._rooms.ringer,
+                    self._settings.name or _name(self._settings.partitions),
+                    self._settings.partitions,
+                )
                 await member.join(group_id, topics, seat)
                 seat.give_up_by(self._overdue, self._give_up)
                 self._member = member
@@ -663,5 +674,16 @@ def _records(found: list[tuple[Holding, list[Piece]]]) -> list[Record]:
     return list(chain.from_iterable(piece.batch for _, pieces in found for piece in pieces))
 
 
-def _name() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}"[:200]
+def _check_partitions(topic: Topic, partitions: Sequence[int] | None) -> None:
+    missing = [each for each in partitions or () if each >= topic.partitions]
+    if missing:
+        raise NotFound(
+            f"topic {topic.name} has no partition {missing[0]}: its partitions are 0 to {topic.partitions - 1}; "
+            "correct the setting partitions"
+        )
+
+
+def _name(partitions: Sequence[int] | None) -> str:
+    """By which people know it: where it runs, and what it is limited to."""
+    limit = "" if partitions is None else f" only {','.join(map(str, partitions))}"
+    return f"{socket.gethostname()}:{os.getpid()}{limit}"[:200]

@@ -189,6 +189,7 @@ class App:
             settings=ConsumerSettings(
                 handler_timeout_s=settings.handler_timeout_s + CONSUMER_PATIENCE_S,
                 on_out_of_range=settings.on_out_of_range,
+                partitions=settings.partitions,
             ),
         )
         consumer.__enter__()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from types import TracebackType
@@ -26,6 +26,7 @@ from trunkline.client.sync.reader import Reader, Start
 from trunkline.client.sync.retention import Retention
 from trunkline.client.sync.server import Server
 from trunkline.client.sync.shim import Service, Shield
+from trunkline.client.sync.sources import Sources
 from trunkline.client.sync.topics import Topics
 from trunkline.client.sync.watch import Watch
 from trunkline.engine.batching import BatchLimits, split
@@ -40,6 +41,7 @@ from trunkline.records import (
     Headers,
     Key,
     Message,
+    OutboxSource,
     PartitionRange,
     PendingPosition,
     PinnedPosition,
@@ -49,7 +51,7 @@ from trunkline.records import (
     Topic,
     TopicDescription,
 )
-from trunkline.settings import ClientSettings, ConsumerSettings, Delivery, TopicSettings
+from trunkline.settings import ClientSettings, ConsumerSettings, Delivery, OutboxColumns, TopicSettings
 
 
 class Client:
@@ -70,6 +72,7 @@ class Client:
         self._shield = Shield()
         self._ringer = Ringer(url, settings)
         self._outbox = Outbox(self._server, self._topics, self._ringer)
+        self._sources = Sources(url, self._server)
         self._watch = Watch(doorbell_url or url, settings, self._pool)
         self._lanes: dict[str, Lane] = {}
         self._limits = BatchLimits(settings.batch_records_max, settings.batch_bytes_max, settings.record_alone_bytes)
@@ -250,6 +253,34 @@ class Client:
                 topic, Lane(topic, self._server, self._topics, self._shield, appender, self._ringer)
             )
         return lane
+
+    # -- tables of the application's that are an outbox --
+
+    def outbox_attach(
+        self,
+        table: str,
+        topic: str,
+        columns: OutboxColumns,
+        *,
+        order_by: str | None = None,
+        deadline_s: float = 3600.0,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Publish every row that is inserted into a table from now on, in the transaction that inserts it.
+
+        With ``order_by``, a column, the rows that are there already are published first, in its order, each once,
+        before any newer one; ``progress`` is told how many it were so far. Meanwhile nobody can write to the table.
+        Returns how many they were. AlreadyExists where the table is attached.
+        """
+        return self._sources.attach(table, topic, columns, order_by=order_by, deadline_s=deadline_s, progress=progress)
+
+    def outbox_detach(self, table: str) -> str:
+        """Publish the rows of a table no longer; the topic that it was attached to. What was published stays."""
+        return self._sources.detach(table)
+
+    def outbox_sources(self) -> list[OutboxSource]:
+        """The tables that are attached, and what is wrong with each, if anything."""
+        return self._sources.all()
 
     # -- reading --
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import chain
@@ -44,7 +44,7 @@ from trunkline.engine.checks import (
 )
 from trunkline.engine.holdings import Holding, Piece, TransactionLimits, by_transaction, extent
 from trunkline.errors import Closed, Fenced, InUse, InvalidArgument, NotFound, OutcomeUnknown, TrunklineError
-from trunkline.records import Batch, GroupRecord, PartitionLag, Position, Record
+from trunkline.records import Batch, GroupRecord, PartitionLag, Position, Record, Topic
 from trunkline.settings import ConsumerSettings, Delivery
 
 logger = logging.getLogger("trunkline")
@@ -108,6 +108,8 @@ class Consumer:
     """
 
     def __init__(self, rooms: Rooms, wanted: Wanted, settings: ConsumerSettings) -> None:
+        if settings.partitions is not None and wanted.delivery == "at_most_once":
+            raise InvalidArgument("readers at most once share every partition: leave the setting partitions out")
         self._rooms = rooms
         self._wanted = wanted
         self._settings = settings
@@ -184,6 +186,8 @@ class Consumer:
             return
         server, watch = self._rooms.server, self._rooms.watch
         topics = [self._rooms.topics.look_up(name) for name in self._wanted.topics]
+        for topic in topics:
+            _check_partitions(topic, self._settings.partitions)
         topic_ids = integer_array([topic.topic_id for topic in topics])
         wanted = self._wanted
         ((group_id,),) = server.repeat(protocol.GROUP_ENTER, [wanted.group, topic_ids, wanted.create, *wanted.start])
@@ -197,7 +201,14 @@ class Consumer:
                 self._claims = claims
                 self._fetcher = Fetcher(Shared(server, claims), seat)
             else:
-                member = Member(server, self._rooms.topics, watch, self._rooms.ringer, self._settings.name or _name())
+                member = Member(
+                    server,
+                    self._rooms.topics,
+                    watch,
+                    self._rooms.ringer,
+                    self._settings.name or _name(self._settings.partitions),
+                    self._settings.partitions,
+                )
                 member.join(group_id, topics, seat)
                 seat.give_up_by(self._overdue, self._give_up)
                 self._member = member
@@ -662,5 +673,16 @@ def _records(found: list[tuple[Holding, list[Piece]]]) -> list[Record]:
     return list(chain.from_iterable(piece.batch for _, pieces in found for piece in pieces))
 
 
-def _name() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}"[:200]
+def _check_partitions(topic: Topic, partitions: Sequence[int] | None) -> None:
+    missing = [each for each in partitions or () if each >= topic.partitions]
+    if missing:
+        raise NotFound(
+            f"topic {topic.name} has no partition {missing[0]}: its partitions are 0 to {topic.partitions - 1}; "
+            "correct the setting partitions"
+        )
+
+
+def _name(partitions: Sequence[int] | None) -> str:
+    """By which people know it: where it runs, and what it is limited to."""
+    limit = "" if partitions is None else f" only {','.join(map(str, partitions))}"
+    return f"{socket.gethostname()}:{os.getpid()}{limit}"[:200]

@@ -29,7 +29,6 @@ from trunkline.records import Record
 
 logger = logging.getLogger("trunkline")
 
-RECORDS_AT_ONCE = 100
 POLL_WAIT_S = 1.0
 
 
@@ -70,7 +69,7 @@ class ExactlyOnce:
         """One transaction, if there are records for one; the seconds to wait before the next."""
         works: list[Work] = []
         try:
-            records_max = 1 if self._one_by_one else RECORDS_AT_ONCE
+            records_max = 1 if self._one_by_one else self._settings.batch_records_max
             with self._consumer.transaction(max_records=records_max, wait_s=POLL_WAIT_S) as tx:
                 works = [self._work_of(record) for record in tx.records]
                 if works:

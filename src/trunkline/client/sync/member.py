@@ -33,12 +33,21 @@ logger = logging.getLogger("trunkline")
 class Member:
     """A consumer's part in its group. Used by one task at a time."""
 
-    def __init__(self, server: Server, topics: Topics, watch: Watch, ringer: Ringer, name: str) -> None:
+    def __init__(
+        self,
+        server: Server,
+        topics: Topics,
+        watch: Watch,
+        ringer: Ringer,
+        name: str,
+        partitions: Sequence[int] | None = None,
+    ) -> None:
         self._server = server
         self._topics = topics
         self._watch = watch
         self._ringer = ringer
         self._name = name
+        self._partitions = None if partitions is None else integer_array(partitions)
         self._topics_read: dict[int, Topic] = {}
         self.group_id = 0
         self.member_id = 0
@@ -69,7 +78,7 @@ class Member:
         # The token makes it one membership, however often it is sent.
         token = random.getrandbits(63)
         parameters = [self.group_id, session.session_no, session.timeout_s, topic_ids, self._name, token]
-        ((self.member_id,),) = self._server.repeat(protocol.MEMBER_JOIN, parameters)
+        ((self.member_id,),) = self._server.repeat(protocol.MEMBER_JOIN, [*parameters, self._partitions])
         self._watch.join_group(self._seat, self.group_id)
         self._ringer.ring_group(self.group_id)
 
@@ -111,7 +120,7 @@ class Member:
         self._release([each for each in view.held_by(self.member_id) if each not in self.holdings])
         owners = {each: cursor.owner for each, cursor in seen.items() if cursor.owner not in (None, self.member_id)}
         owners |= dict.fromkeys(self.holdings, self.member_id)
-        target = balanced(view.members, {each: cursor.topic_id for each, cursor in seen.items()}, owners)
+        target = balanced(view.members, {each: cursor.topic_id for each, cursor in seen.items()}, owners, view.barred())
         for cursor_id, holding in self.holdings.items():
             stays = target.get(cursor_id) == self.member_id
             holding.leaving_since = None if stays else holding.leaving_since or monotonic()

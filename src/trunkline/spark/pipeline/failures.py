@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from trunkline import errors
 from trunkline.client import target
 from trunkline.errors import InvalidArgument, QueryFailed, TrunklineError
+from trunkline.nodes import Place, Text
 from trunkline.spark.pipeline.file import SqlStep, Step
-from trunkline.spark.pipeline.nodes import Place, Text
 
 WRAPPED_LINES = 1
 """The SQL of a step stands in parentheses, one line further down than in its own text."""

@@ -20,8 +20,8 @@ from trunkline.engine.checks import check_topic_name
 from trunkline.engine.offsets import parse_place
 from trunkline.errors import InvalidArgument
 from trunkline.nearest import nearest_name
+from trunkline.nodes import Block, Place, Text, Value, read
 from trunkline.spark.options import source_options
-from trunkline.spark.pipeline.nodes import Block, Place, Text, Value, read
 
 STEPS_MAX = 100
 SINKS_MAX = 20
@@ -151,7 +151,7 @@ class Kind(Generic[Made]):
 
 def load(path: Path) -> Pipeline:
     """Read a file. InvalidArgument names the file, the line and the step or sink; NotFound where there is no file."""
-    top = Block(read(path))
+    top = Block(read(path, "pipeline", "a pipeline needs a name, a source and sinks, see docs/pipelines.md"))
     top.only(_TOP, "a pipeline")
     for needed, example in EXAMPLES.items():
         top.get(needed, example)

@@ -24,10 +24,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import trunkline
 from trunkline.errors import NotFound, QueryFailed, TrunklineError
+from trunkline.nodes import Place
 from trunkline.spark.pipeline import sinks
 from trunkline.spark.pipeline.failures import of_query
 from trunkline.spark.pipeline.file import Pipeline, Sink, TopicSink
-from trunkline.spark.pipeline.nodes import Place
 from trunkline.spark.pipeline.progress import BatchDone, Look, State, batch_done
 from trunkline.spark.pipeline.steps import check_streaming, compile_views, forget_views
 

@@ -13,9 +13,9 @@ from pyspark.sql.types import StructType
 
 from trunkline.errors import InvalidArgument
 from trunkline.nearest import nearest_name
+from trunkline.nodes import Place
 from trunkline.spark.pipeline.failures import in_sql, sentence
 from trunkline.spark.pipeline.file import INPUT, Pipeline, Source, SqlStep, Step, Watermark
-from trunkline.spark.pipeline.nodes import Place
 
 CORRUPT = "_corrupt"
 _RECORD = ("key", "topic", "partition", "offset", "timestamp", "headers")

@@ -1,5 +1,5 @@
 -- What a process with members of groups has to know, a row for each of their groups (or for only_group): who else is alive (member_topics:
--- the topics that each reads, as '1,2'), who is not, and for each cursor its place, its epoch and which living member
+-- the topics that each reads, as '1,2', and which partitions at most, as '1,2@0,3'), who is not, and for each cursor its place, its epoch and which living member
 -- holds it (null: it is free). is_whole is false where a topic has partitions in which the group has no cursor yet.
 -- Writes nothing, and takes no transaction id. session_no is alive, as it asks.
 -- errors: none
@@ -15,7 +15,7 @@ as $$
 begin
     return query
         with member as materialized (
-            select m.group_id, m.member_id, m.topic_ids,
+            select m.group_id, m.member_id, m.topic_ids, m.partitions,
                 m.session_no = group_view.session_no or trunkline.member_is_alive(m.member_id) as is_alive
             from trunkline.group_member m
             where m.group_id in (
@@ -25,7 +25,8 @@ begin
         ), met as (
             select m.group_id,
                 coalesce(array_agg(m.member_id order by m.member_id) filter (where m.is_alive), '{}') as alive,
-                coalesce(array_agg(array_to_string(m.topic_ids, ',') order by m.member_id)
+                coalesce(array_agg(array_to_string(m.topic_ids, ',')
+                    || coalesce('@' || array_to_string(m.partitions, ','), '') order by m.member_id)
                     filter (where m.is_alive), '{}') as read,
                 coalesce(array_agg(m.member_id order by m.member_id) filter (where not m.is_alive), '{}') as dead
             from member m group by m.group_id

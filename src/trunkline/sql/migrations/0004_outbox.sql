@@ -86,3 +86,22 @@ create table trunkline.inbox_entry (
     primary key (inbox_id, entry_id)
 );
 create index inbox_entry_age on trunkline.inbox_entry (inbox_id, added_at);
+
+-- A table of the application's whose rows are published as they are inserted (outbox_attach). Its columns are known by
+-- their names, and the table by regclass: so they are still right after a dump was restored. The topic may be gone.
+create table trunkline.outbox_source (
+    table_id         regclass primary key,
+    table_name       text not null,        -- as it was called when it was attached
+    topic_id         integer not null,
+    incarnation      bigint not null,
+    topic_name       text not null,
+    payload_column   text not null,
+    key_column       text,
+    group_key_column text,
+    headers_column   text,
+    attached_by      text not null,
+    attached_at      timestamptz not null
+);
+
+-- Which partitions a member takes at most; null: any of its topics'.
+alter table trunkline.group_member add column partitions integer[];

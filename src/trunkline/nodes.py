@@ -98,6 +98,22 @@ class Value:
             raise self.place.error(f"must be a whole number from {least} on, not {self.node.value}")
         return int(found[0])
 
+    def seconds(self) -> float:
+        """A number of seconds, above 0."""
+        if not self._is(_NUMBER):
+            self._expect(_WHOLE, "a number of seconds")
+        try:
+            found = float(self.node.value.replace("_", ""))
+        except ValueError:  # what only YAML takes for a number: 0x10, 1:30
+            found = 0.0
+        if not 0 < found < float("inf"):
+            raise self.place.error(f"must be a number of seconds above 0, not {self.node.value}")
+        return found
+
+    def switch(self) -> bool:
+        self._expect(_SWITCH, "true or false")
+        return str(self.node.value).lower() in ("true", "yes", "on")
+
     def plain(self) -> str:
         """Any single value, as it was written."""
         if not isinstance(self.node, yaml.ScalarNode) or self._is(_NOTHING):
@@ -136,6 +152,10 @@ class Value:
         if text not in known:
             raise self.place.error(f"there is no {text!r} here; {nearest_name(text, known)}")
         return text
+
+    @property
+    def is_text(self) -> bool:
+        return self._is(_TEXT)
 
     @property
     def is_list(self) -> bool:
@@ -244,18 +264,18 @@ class Block:
         return given[0]
 
 
-def read(path: Path) -> Value:
-    """The one document of a file."""
+def read(path: Path, what: str, needs: str) -> Value:
+    """The one document of a file; ``what`` it is, as "pipeline", and what such a file ``needs``, for errors."""
     shown = str(path)
     try:
         content = path.read_bytes()[: FILE_BYTES_MAX + 1]
     except FileNotFoundError:
-        raise NotFound(f"there is no file {shown}; write one, see docs/pipelines.md") from None
+        raise NotFound(f"there is no file {shown}; write one: {needs}") from None
     except OSError as error:
         raise InvalidArgument(f"{shown} cannot be read: {error.strerror}") from None
     if len(content) > FILE_BYTES_MAX:
-        raise InvalidArgument(f"{shown} is over {FILE_BYTES_MAX // 1024} KiB, which is no pipeline file")
-    return _compose(_decoded(content, shown), shown)
+        raise InvalidArgument(f"{shown} is over {FILE_BYTES_MAX // 1024} KiB, which is no {what} file")
+    return _compose(_decoded(content, shown), shown, needs)
 
 
 def _decoded(content: bytes, shown: str) -> str:
@@ -268,7 +288,7 @@ def _decoded(content: bytes, shown: str) -> str:
         ) from None
 
 
-def _compose(text: str, shown: str) -> Value:
+def _compose(text: str, shown: str, needs: str) -> Value:
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -279,7 +299,7 @@ def _compose(text: str, shown: str) -> Value:
     except RecursionError:
         raise Place(shown, 1).error("blocks are nested too deeply") from None
     if node is None:
-        raise Place(shown, 1).error("is empty; a pipeline needs a name, a source and sinks, see docs/pipelines.md")
+        raise Place(shown, 1).error(f"is empty; {needs}")
     return Value(node, Place(shown, 1))
 
 
