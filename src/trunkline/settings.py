@@ -112,8 +112,8 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     handled is committed every ``commit_interval_s``. A consumer that does not come back for ``handler_timeout_s`` gives
     its partitions up. ``on_out_of_range`` says what to do where retention has passed the group by. Where transactions
     are to be whole, one of more than ``transaction_records_max`` records, or ``transaction_bytes_max`` bytes, in a
-    partition is TransactionTooLarge: about so much may be in memory for each. With ``partitions`` it takes these at most,
-    of each of its topics; what no member of the group takes is read by nobody.
+    partition is TransactionTooLarge: about so much may be in memory for each. With ``partitions`` it takes these at
+    most, of each of its topics; what no member of the group takes is read by nobody.
     """
 
     fetch_bytes_max: int = MIB
