@@ -40,27 +40,11 @@ begin
         if not found then
             perform trunkline.topic_raise_missing(topic_id, partitions[i]);
         end if;
-        -- Before the open segment is looked up: while the lock is held it cannot be sealed, so its function stays.
-        perform trunkline.lock_partition(part.partition_id);
-        select p.partition_id, t.open_segment_id,
-            to_regproc('trunkline.segment_' || t.open_segment_id || '_append') is null as is_gone into part
-        from trunkline.topic_partition p join trunkline.topic t using (topic_id)
-        where p.topic_id = log_append.topic_id and p.partition = log_append.partitions[i];
-        if not found then
-            perform trunkline.topic_raise_missing(topic_id, partitions[i]);
-        elsif part.is_gone then
-            -- An old snapshot still names a segment that has been dropped.
-            raise exception 'the partition was written after this transaction''s snapshot' using errcode = '40001',
-                hint = 'run the transaction again, or publish in READ COMMITTED, which does not meet this';
-        end if;
         z := a + counts[i] - 1;
         header_z := header_a - 1 + coalesce((select sum(n) from unnest(header_counts[a:z]) n), 0);
-        execute format('select trunkline.%I($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
-                'segment_' || part.open_segment_id || '_append')
-            into appended
-            using part.partition_id, expected_partitions, counts[i], keys[a:z], payloads[a:z],
-                header_counts[a:z], header_names[header_a:header_z], header_values[header_a:header_z],
-                producer_id, producer_epoch, sequences[i];
+        appended := trunkline.log_append_part(part.partition_id, expected_partitions, counts[i], keys[a:z],
+            payloads[a:z], header_counts[a:z], header_names[header_a:header_z], header_values[header_a:header_z],
+            producer_id, producer_epoch, sequences[i]);
         first_offsets[i] := appended[1];
         open_segment_id := appended[2];
         is_full := coalesce(is_full, false) or appended[3] = 1;

@@ -8,17 +8,10 @@ returns void
 language plpgsql volatile
 as $$
 declare
-    place record;
     batch record;
 begin
     if partition_id is null then
         return;
-    end if;
-    select p.topic_id, p.partition into place
-    from trunkline.topic_partition p where p.partition_id = outbox_append.partition_id;
-    if not found then
-        raise exception 'a topic that this transaction has published to was deleted' using errcode = 'TL002',
-            hint = 'create it with topic_create or `trunkline topic create`, and run the transaction again';
     end if;
     -- Taken from the stage before the partition is locked: nobody waits for that.
     if first = last then
@@ -51,7 +44,6 @@ begin
                 from stage s, unnest(s.header_values) with ordinality u(v, n)), '{}') end as header_values
         into strict batch from shape g;
     end if;
-    perform trunkline.log_append(place.topic_id, batch.expected_partitions, array[place.partition],
-        array[batch.record_count], batch.keys, batch.payloads, batch.header_counts, batch.header_names,
-        batch.header_values, null, null, null);
+    perform trunkline.log_append_part(partition_id, batch.expected_partitions, batch.record_count, batch.keys,
+        batch.payloads, batch.header_counts, batch.header_names, batch.header_values, null, null, null);
 end $$;
