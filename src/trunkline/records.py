@@ -202,6 +202,7 @@ class Topic(msgspec.Struct, frozen=True):
     header_bytes_max: int
     retention_consumed: bool
     notify_in_commit: bool
+    loose_commit_order: bool
     partition_ids: tuple[int, ...]
 
 

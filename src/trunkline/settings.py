@@ -97,7 +97,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return cls(**found)
 
 
-SWITCHES = ("retention_consumed", "notify_in_commit")
+SWITCHES = ("retention_consumed", "notify_in_commit", "loose_commit_order")
 """Settings of a topic that are on or off."""
 
 Delivery = Literal["at_most_once", "at_least_once", "exactly_once"]
@@ -209,6 +209,10 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``retention_consumed`` records also go once every group has passed them, and the other limits of retention, of which
     one must be set, are the cap. With ``notify_in_commit`` readers are woken by the commit itself, also of publishers
     in plain SQL.
+
+    With ``loose_commit_order`` what is published in callers' transactions gets its place after their commits, from
+    whoever rings or polls next: commits wait for nobody, and two transactions may stand in another order than they
+    committed in, even where the second has seen the first.
     """
 
     retention_age_s: int | msgspec.UnsetType | None = msgspec.UNSET
@@ -223,6 +227,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     header_bytes_max: int | msgspec.UnsetType | None = msgspec.UNSET
     retention_consumed: bool | msgspec.UnsetType | None = msgspec.UNSET
     notify_in_commit: bool | msgspec.UnsetType | None = msgspec.UNSET
+    loose_commit_order: bool | msgspec.UnsetType | None = msgspec.UNSET
 
     def __post_init__(self) -> None:
         for name, value in self.given().items():

@@ -299,3 +299,74 @@ async def test_a_transaction_cannot_be_prepared(db_url: str) -> None:
             await conn.execute("prepare transaction 'p'")
         assert failed.value.sqlstate in ("TL001", "55000")
         assert await payloads(tl) == []
+
+
+# -- topics that give out offsets after the commit --
+
+LOOSE = TopicSettings(loose_commit_order=True)
+
+
+async def test_a_loose_commit_waits_for_nobody_and_its_records_get_their_place_when_a_group_polls(db_url: str) -> None:
+    async with trunkline.aio.connect(db_url) as tl, await connected(db_url) as conn, await connected(db_url) as writer:
+        await tl.create_topic("orders", settings=LOOSE)
+        await writer.execute("select trunkline.log_publish('orders', 'held')")  # holds the partition
+        await tl.publish_many("orders", [Message(b"a", key="k", headers={"n": "1"}), b"b"], conn=conn)
+        await conn.commit()
+        assert await payloads(tl) == []
+        await writer.commit()
+        async with tl.consumer("orders", group="g", create=True) as consumer:
+            seen: list[bytes] = []
+            while len(seen) < 3:
+                seen += [record.payload for record in await consumer.poll(wait_s=60.0)]
+        assert seen == [b"held", b"a", b"b"]
+        (record,) = await tl.read("orders", offset=2, max_records=1)
+        assert (record.key, record.headers) == (b"k", (("n", b"1"),))
+
+
+async def test_loose_records_of_one_transaction_stand_together_and_those_of_a_rollback_nowhere(db_url: str) -> None:
+    async with trunkline.aio.connect(db_url) as tl, await connected(db_url) as one, await connected(db_url) as two:
+        await tl.create_topic("orders", settings=LOOSE)
+        for payload in (b"1a", b"1b"):
+            await tl.publish("orders", payload, conn=one)
+            await tl.publish("orders", payload.replace(b"1", b"2"), conn=two)
+        await two.commit()
+        await one.commit()
+        await tl.publish("orders", b"undone", conn=one)
+        await one.rollback()
+        await tl.retention_run()
+        # One pass has met both: the order is that in which they began to publish, not that of the commits.
+        assert await payloads(tl) == [b"1a", b"1b", b"2a", b"2b"]
+        await tl.retention_run()
+        assert len(await payloads(tl)) == 4
+
+
+async def test_a_ring_after_a_loose_commit_gives_the_records_their_place_first(db_url: str) -> None:
+    settings = trunkline.ClientSettings(poll_max_s=500.0)
+    async with (
+        trunkline.aio.connect(db_url, settings=settings) as tl,
+        trunkline.aio.connect(db_url) as publisher,
+        await connected(db_url) as conn,
+    ):
+        await tl.create_topic("orders", settings=LOOSE)
+        async with tl.consumer("orders", group="g", create=True) as consumer:
+            assert await consumer.poll() == []
+            async with publisher.transaction(conn):
+                await publisher.publish("orders", b"a", conn=conn)
+            assert [record.payload for record in await consumer.poll(wait_s=60.0)] == [b"a"]
+            await publisher.publish("orders", b"b", conn=conn)
+            await conn.commit()
+            await publisher.ring("orders")
+            assert [record.payload for record in await consumer.poll(wait_s=60.0)] == [b"b"]
+
+
+async def test_a_loose_topic_that_is_deleted_takes_what_waits_with_it(db_url: str) -> None:
+    async with trunkline.aio.connect(db_url) as tl, await connected(db_url) as conn:
+        await tl.create_topic("orders", settings=LOOSE)
+        await tl.publish("orders", b"a", conn=conn)
+        await conn.commit()
+        await tl.publish("orders", b"late", conn=conn)
+        await tl.delete_topic("orders")
+        await conn.commit()
+        await tl.retention_run()
+        left = await (await conn.execute("select count(*) from trunkline.outbox_pending")).fetchall()
+        assert left == [(0,)]

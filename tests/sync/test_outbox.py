@@ -297,3 +297,74 @@ def test_a_transaction_cannot_be_prepared(db_url: str) -> None:
             conn.execute("prepare transaction 'p'")
         assert failed.value.sqlstate in ("TL001", "55000")
         assert payloads(tl) == []
+
+
+# -- topics that give out offsets after the commit --
+
+LOOSE = TopicSettings(loose_commit_order=True)
+
+
+def test_a_loose_commit_waits_for_nobody_and_its_records_get_their_place_when_a_group_polls(db_url: str) -> None:
+    with trunkline.connect(db_url) as tl, connected(db_url) as conn, connected(db_url) as writer:
+        tl.create_topic("orders", settings=LOOSE)
+        writer.execute("select trunkline.log_publish('orders', 'held')")  # holds the partition
+        tl.publish_many("orders", [Message(b"a", key="k", headers={"n": "1"}), b"b"], conn=conn)
+        conn.commit()
+        assert payloads(tl) == []
+        writer.commit()
+        with tl.consumer("orders", group="g", create=True) as consumer:
+            seen: list[bytes] = []
+            while len(seen) < 3:
+                seen += [record.payload for record in consumer.poll(wait_s=60.0)]
+        assert seen == [b"held", b"a", b"b"]
+        (record,) = tl.read("orders", offset=2, max_records=1)
+        assert (record.key, record.headers) == (b"k", (("n", b"1"),))
+
+
+def test_loose_records_of_one_transaction_stand_together_and_those_of_a_rollback_nowhere(db_url: str) -> None:
+    with trunkline.connect(db_url) as tl, connected(db_url) as one, connected(db_url) as two:
+        tl.create_topic("orders", settings=LOOSE)
+        for payload in (b"1a", b"1b"):
+            tl.publish("orders", payload, conn=one)
+            tl.publish("orders", payload.replace(b"1", b"2"), conn=two)
+        two.commit()
+        one.commit()
+        tl.publish("orders", b"undone", conn=one)
+        one.rollback()
+        tl.retention_run()
+        # One pass has met both: the order is that in which they began to publish, not that of the commits.
+        assert payloads(tl) == [b"1a", b"1b", b"2a", b"2b"]
+        tl.retention_run()
+        assert len(payloads(tl)) == 4
+
+
+def test_a_ring_after_a_loose_commit_gives_the_records_their_place_first(db_url: str) -> None:
+    settings = trunkline.ClientSettings(poll_max_s=500.0)
+    with (
+        trunkline.connect(db_url, settings=settings) as tl,
+        trunkline.connect(db_url) as publisher,
+        connected(db_url) as conn,
+    ):
+        tl.create_topic("orders", settings=LOOSE)
+        with tl.consumer("orders", group="g", create=True) as consumer:
+            assert consumer.poll() == []
+            with publisher.transaction(conn):
+                publisher.publish("orders", b"a", conn=conn)
+            assert [record.payload for record in consumer.poll(wait_s=60.0)] == [b"a"]
+            publisher.publish("orders", b"b", conn=conn)
+            conn.commit()
+            publisher.ring("orders")
+            assert [record.payload for record in consumer.poll(wait_s=60.0)] == [b"b"]
+
+
+def test_a_loose_topic_that_is_deleted_takes_what_waits_with_it(db_url: str) -> None:
+    with trunkline.connect(db_url) as tl, connected(db_url) as conn:
+        tl.create_topic("orders", settings=LOOSE)
+        tl.publish("orders", b"a", conn=conn)
+        conn.commit()
+        tl.publish("orders", b"late", conn=conn)
+        tl.delete_topic("orders")
+        conn.commit()
+        tl.retention_run()
+        left = conn.execute("select count(*) from trunkline.outbox_pending").fetchall()
+        assert left == [(0,)]

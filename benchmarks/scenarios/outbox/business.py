@@ -1,6 +1,7 @@
 """32 business transactions at a time: a row, an event, 20 ms of work, a commit; against the same without the event.
 
-Beside it the counter of the design that Trunkline replaces, which is held from the publish to the commit.
+Beside it the counter of the design that Trunkline replaces, which is held from the publish to the commit, and a topic
+with loose_commit_order, whose records get their place after the commit.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ CLIENTS_EACH = 8
 WORK_S = 0.02
 LEAST_S = 1.5
 PARTITIONS = (8, 1)
-KINDS: tuple[Kind, ...] = ("ours", "nothing", "counter")
+KINDS: tuple[Kind, ...] = ("ours", "nothing", "counter", "loose")
+NAMES: dict[Kind, tuple[str, str]] = {
+    "ours": ("throughput", "p99"),
+    "counter": ("counter", "counter_p99"),
+    "loose": ("loose", "loose_p99"),
+}
 CEILING_S = 1.0
 
 
@@ -51,14 +57,14 @@ def _run(bench: Bench, kind: Kind, partitions: int, flush: Flush) -> Run:
 def _findings(partitions: int, flush: Flush, runs: dict[Kind, list[Run]]) -> Iterator[Finding]:
     rates = {kind: [run.rate for run in each] for kind, each in runs.items()}
     tails = {kind: [p99(run) for run in each] for kind, each in runs.items()}
-    for kind, names in (("ours", ("throughput", "p99")), ("counter", ("counter", "counter_p99"))):
+    for kind, names in NAMES.items():
         for name, figures in zip(names, (rates, tails), strict=True):
             yield paired(
                 f"outbox-business.{name}-{partitions}",
-                figures[kind],  # type: ignore[index]
+                figures[kind],
                 figures["nothing"],
                 flush=flush,
-                note=limits(runs[kind]),  # type: ignore[index]
+                note=limits(runs[kind]),
             )
 
 
@@ -91,7 +97,8 @@ LINES = (
     *(
         f"outbox-business.{name}-{partitions}"
         for partitions in PARTITIONS
-        for name in ("throughput", "p99", "counter", "counter_p99")
+        for names in NAMES.values()
+        for name in names
     ),
     "outbox-business.ceiling-1",
 )

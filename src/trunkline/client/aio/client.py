@@ -435,7 +435,7 @@ class AsyncClient:
         """Wake the readers of a topic, after publishing to it in SQL."""
         known = await self._topics.find(check_topic_name(topic))
         self._pool.check_usable()
-        self._ringer.ring_topic(known.topic_id, None)
+        self._ringer.ring_topic(known.topic_id, None, known.partition_ids if known.loose_commit_order else ())
 
     # -- retention --
 

@@ -38,6 +38,8 @@ class Unrung:
 
     transaction_id: int
     topics: dict[int, set[int]] = field(default_factory=dict)
+    unplaced: dict[int, set[int]] = field(default_factory=dict)
+    """The ids of partitions whose records wait for their place after the commit, by topic."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Outbox:
         except (NotFound, RoutingStale):
             self._topics.forget(topic.name)
             raise
-        self._note(caller.key, transaction_id, topic.topic_id, way)
+        self._note(caller.key, transaction_id, topic, way)
         caller.on_commit(Committed(self, caller.key))
         if is_full:
             await self._roll(topic, segment_id)
@@ -101,15 +103,18 @@ class Outbox:
             unrung = self._unrung.pop(key, None)
         if unrung is not None:
             for topic_id, partitions in unrung.topics.items():
-                self._ringer.ring_topic(topic_id, partitions)
+                self._ringer.ring_topic(topic_id, partitions, unrung.unplaced.get(topic_id, ()))
 
-    def _note(self, key: object, transaction_id: int, topic_id: int, way: Routed) -> None:
+    def _note(self, key: object, transaction_id: int, topic: Topic, way: Routed) -> None:
         with self._mutex:
             unrung = self._unrung.get(key)
             if unrung is None or unrung.transaction_id != transaction_id:
                 # What is there from another transaction was rolled back, or its commit was nobody's to tell.
                 unrung = self._unrung[key] = Unrung(transaction_id)
-            unrung.topics.setdefault(topic_id, set()).update(way.partitions)
+            unrung.topics.setdefault(topic.topic_id, set()).update(way.partitions)
+            if topic.loose_commit_order:
+                ids = (topic.partition_ids[partition] for partition in way.partitions)
+                unrung.unplaced.setdefault(topic.topic_id, set()).update(ids)
 
     async def _roll(self, topic: Topic, segment_id: int) -> None:
         """Open the next segment. What was published is safe whatever happens here; a later publish finds it full."""

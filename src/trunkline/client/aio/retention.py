@@ -33,6 +33,7 @@ class Retention:
         done += await self._release(topic)
         done += await self._steps(topic, ("drop",))
         await self._expire_producers()
+        await self._server.change(protocol.OUTBOX_SEQUENCE, [None])
         await self._server.change(protocol.GROUP_SWEEP, [None])
         await self._server.change(protocol.SINK_SWEEP)
         await self._server.change(protocol.INBOX_SWEEP)

@@ -434,7 +434,7 @@ class Client:
         """Wake the readers of a topic, after publishing to it in SQL."""
         known = self._topics.find(check_topic_name(topic))
         self._pool.check_usable()
-        self._ringer.ring_topic(known.topic_id, None)
+        self._ringer.ring_topic(known.topic_id, None, known.partition_ids if known.loose_commit_order else ())
 
     # -- retention --
 

@@ -16,7 +16,7 @@ from time import monotonic
 import msgspec
 
 from trunkline.client import protocol
-from trunkline.client.arrays import EncodedArray, text_array
+from trunkline.client.arrays import EncodedArray, integer_array, text_array
 from trunkline.client.sync.connection import ServerConnection, open_connection
 from trunkline.client.sync.shim import Mutex, Service, Stop, Waker
 from trunkline.errors import TrunklineError
@@ -48,15 +48,19 @@ class Ringer:
         self._mutex = Mutex()
         self._waker: Waker | None = None
         self._pending: dict[str, set[int] | None] = {}
+        self._unplaced: set[int] = set()
         self._service: Service | None = None
         self._closed = False
         self._connection: ServerConnection | None = None
         self._may_send = False
         self._sent_at: float | None = None
 
-    def ring_topic(self, topic_id: int, partitions: Iterable[int] | None) -> None:
-        """Wake the readers of these partitions, or of any."""
+    def ring_topic(self, topic_id: int, partitions: Iterable[int] | None, unplaced: Iterable[int] = ()) -> None:
+        """Wake the readers of these partitions, or of any. Where records of some partitions, by their ids, wait for
+        their place, they get it first."""
         if self._settings.ring:
+            with self._mutex:
+                self._unplaced.update(unplaced)
             self._ring(protocol.topic_channel(topic_id), partitions)
 
     def ring_group(self, group_id: int) -> None:
@@ -72,7 +76,7 @@ class Ringer:
             if self._waker is None:
                 self._waker = Waker()
                 self._service = Service("trunkline-ringer", self._loop, wake=self._waker.wake)
-            if self._may_send and self._connection is not None:
+            if self._may_send and self._connection is not None and not self._unplaced:
                 self._may_send = False
                 self._sent_at = monotonic()
                 # Whether it has arrived is found out by who waits for the answer.
@@ -121,6 +125,10 @@ class Ringer:
                     return 0.0
                 connection = self._connected()
                 began = monotonic()
+                with self._mutex:
+                    unplaced, self._unplaced = self._unplaced, set()
+                if unplaced:
+                    connection.call(protocol.OUTBOX_SEQUENCE, [integer_array(sorted(unplaced))])
                 with self._mutex:
                     rings = self._take()
                 connection.call(protocol.RING, rings)

@@ -34,6 +34,7 @@ class Retention:
         done += self._release(topic)
         done += self._steps(topic, ("drop",))
         self._expire_producers()
+        self._server.change(protocol.OUTBOX_SEQUENCE, [None])
         self._server.change(protocol.GROUP_SWEEP, [None])
         self._server.change(protocol.SINK_SWEEP)
         self._server.change(protocol.INBOX_SWEEP)

@@ -1,5 +1,7 @@
 -- Of the given partitions (by their ids), those that have records at or after the given offsets. One index step a
 -- partition; writes nothing. What has been deleted is left out.
+-- Where records wait for their place after a commit (loose_commit_order), it gives it to them, and names all partitions:
+-- they are there once this call has committed.
 -- errors: TL001
 -- grants: consumer
 create function trunkline.log_more(partition_ids integer[], next_offsets bigint[])
@@ -13,6 +15,13 @@ declare
 begin
     if (cardinality(partition_ids) = cardinality(next_offsets)) is not true then
         raise exception 'partitions and offsets must be as many' using errcode = 'TL001';
+    end if;
+    if exists (select from trunkline.outbox_pending o where o.partition_id = any (partition_ids))
+        and not pg_is_in_recovery() then
+        if trunkline.outbox_sequence(partition_ids, may_wait => false) > 0 then
+            return query select unnest(partition_ids);
+            return;
+        end if;
     end if;
     for place in
         select last.segment_id, array_agg(p.partition_id) as ids, array_agg(p.partition) as partitions,

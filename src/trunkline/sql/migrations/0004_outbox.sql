@@ -105,3 +105,23 @@ create table trunkline.outbox_source (
 
 -- Which partitions a member takes at most; null: any of its topics'.
 alter table trunkline.group_member add column partitions integer[];
+
+-- Whether what callers' transactions publish gets its place after their commits, not in them: commits then wait for
+-- nobody, and the order of transactions in a partition need not be the order in which they committed.
+alter table trunkline.topic add column loose_commit_order boolean not null default false;
+
+-- What such transactions have committed, until somebody gives it its place (outbox_sequence).
+create table trunkline.outbox_pending (
+    partition_id        integer not null,
+    pending_id          bigint generated always as identity,
+    transaction_id      bigint not null,
+    expected_partitions integer,
+    record_count        integer not null,
+    keys                bytea[],
+    payloads            bytea[] not null,
+    header_counts       integer[],
+    header_names        text[],
+    header_values       bytea[],
+    primary key (partition_id, pending_id)
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_cost_delay = 0,
+    vacuum_truncate = off, toast.vacuum_truncate = off);

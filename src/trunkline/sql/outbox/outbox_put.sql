@@ -5,6 +5,7 @@
 -- be passed: then the caller should call segment_roll_if_full, in a transaction of its own.
 -- Promise: all that a transaction publishes to one partition stands together there, in the order of its calls, and is
 -- in the log if and only if it commits. The commit is flushed; PREPARE TRANSACTION is refused.
+-- Where the topic has loose_commit_order, the commit locks nothing: outbox_sequence gives the records their place later.
 -- locks: at the commit, after what the application has deferred to it: each partition, in ascending order
 -- errors: TL001 TL002 TL004 TL012, 25006; at the commit those of log_append, and TL001 where it is to be prepared
 -- grants: producer
@@ -35,10 +36,8 @@ begin
         -- One partition, as nearly always: the arrays go as they are.
         part := trunkline.outbox_check(topic_id, expected_partitions, partitions[1], counts[1], keys, payloads,
             header_counts, header_names, header_values);
-        insert into trunkline.outbox_stage (transaction_id, partition_id, expected_partitions, record_count, keys,
-            payloads, header_counts, header_names, header_values)
-        values (outbox_put.transaction_id, part, outbox_put.expected_partitions, outbox_put.counts[1], outbox_put.keys,
-            outbox_put.payloads, outbox_put.header_counts, outbox_put.header_names, outbox_put.header_values);
+        perform trunkline.outbox_keep(topic.loose_commit_order, transaction_id, part, expected_partitions, counts[1],
+            keys, payloads, header_counts, header_names, header_values);
     else
         perform trunkline.log_check_parts(partitions, counts, keys, payloads, header_counts);
         for i in 1 .. cardinality(partitions) loop
@@ -46,17 +45,17 @@ begin
             header_z := header_a - 1 + coalesce((select sum(n) from unnest(header_counts[a:z]) n), 0);
             part := trunkline.outbox_check(topic_id, expected_partitions, partitions[i], counts[i], keys[a:z],
                 payloads[a:z], header_counts[a:z], header_names[header_a:header_z], header_values[header_a:header_z]);
-            insert into trunkline.outbox_stage (transaction_id, partition_id, expected_partitions, record_count, keys,
-                payloads, header_counts, header_names, header_values)
-            values (outbox_put.transaction_id, part, outbox_put.expected_partitions, outbox_put.counts[i],
-                outbox_put.keys[a:z], outbox_put.payloads[a:z], outbox_put.header_counts[a:z],
-                outbox_put.header_names[header_a:header_z], outbox_put.header_values[header_a:header_z]);
+            perform trunkline.outbox_keep(topic.loose_commit_order, transaction_id, part, expected_partitions,
+                counts[i], keys[a:z], payloads[a:z], header_counts[a:z], header_names[header_a:header_z],
+                header_values[header_a:header_z]);
             a := z + 1;
             header_a := header_z + 1;
         end loop;
     end if;
-    if not exists (select from trunkline.outbox_head h where h.transaction_id = outbox_put.transaction_id) then
-        insert into trunkline.outbox_head (transaction_id) values (outbox_put.transaction_id);
+    if not topic.loose_commit_order then
+        perform trunkline.outbox_open(transaction_id);
+    elsif current_setting('synchronous_commit') = 'off' then
+        perform set_config('synchronous_commit', 'on', true);
     end if;
     open_segment_id := topic.open_segment_id;
     -- Looking at files costs more than a small publish: by chance, about 64 times while a segment fills.

@@ -11,8 +11,8 @@ declare
     value jsonb;
     known constant text[] := array['retention_age_s', 'retention_bytes', 'segment_bytes', 'segment_age_s',
         'record_bytes_max', 'batch_bytes_max', 'batch_records_max', 'key_bytes_max', 'header_count_max',
-        'header_bytes_max', 'retention_consumed', 'notify_in_commit'];
-    switches constant text[] := array['retention_consumed', 'notify_in_commit'];
+        'header_bytes_max', 'retention_consumed', 'notify_in_commit', 'loose_commit_order'];
+    switches constant text[] := array['retention_consumed', 'notify_in_commit', 'loose_commit_order'];
 begin
     if jsonb_typeof(settings) is distinct from 'object' then
         raise exception 'settings must be a JSON object' using errcode = 'TL001';

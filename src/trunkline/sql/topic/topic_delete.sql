@@ -27,6 +27,8 @@ begin
     perform trunkline.group_forget(array(
         select c.cursor_id from trunkline.group_cursor c join trunkline.topic_partition p using (partition_id)
         where p.topic_id = id));
+    delete from trunkline.outbox_pending o using trunkline.topic_partition p
+    where p.topic_id = id and o.partition_id = p.partition_id;
     delete from trunkline.topic t where t.topic_id = id;
     return dropped;
 end $$;

@@ -7,7 +7,7 @@ returns table (
     created_at timestamptz, retention_age_s bigint, retention_bytes bigint, segment_bytes bigint,
     segment_age_s bigint, record_bytes_max integer, batch_bytes_max integer, batch_records_max integer,
     key_bytes_max integer, header_count_max integer, header_bytes_max integer, retention_consumed boolean,
-    notify_in_commit boolean, partition_ids integer[])
+    notify_in_commit boolean, loose_commit_order boolean, partition_ids integer[])
 language plpgsql stable security definer
 set search_path = pg_catalog, trunkline, pg_temp
 as $$

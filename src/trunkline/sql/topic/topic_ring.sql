@@ -1,11 +1,15 @@
 -- Wakes the readers of a topic, for publishers that are not our client's: call it after the commit, in a transaction
 -- of its own, at most every few milliseconds. Only a hint; without it readers find new records when they poll next.
+-- Records of the topic that wait for their place after a commit (loose_commit_order) get it first.
 -- errors: TL001 TL002
 -- grants: producer
 create function trunkline.topic_ring(topic text, partition integer default null) returns void
 language plpgsql volatile security definer
 set search_path = pg_catalog, trunkline, pg_temp
 as $$
+declare
+    id constant integer := trunkline.topic_id_of(topic);
 begin
-    perform pg_notify('trunkline_t' || trunkline.topic_id_of(topic), coalesce(partition::text, ''));
+    perform trunkline.outbox_sequence(array(select p.partition_id from trunkline.topic_partition p where p.topic_id = id));
+    perform pg_notify('trunkline_t' || id, coalesce(partition::text, ''));
 end $$;
