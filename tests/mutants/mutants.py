@@ -54,7 +54,7 @@ def _loosely(text: str) -> str:
 
 
 NO_LOCK = (
-    ("log_append", "perform trunkline.lock_partition(part.partition_id);", ""),
+    ("log_append_part", "perform trunkline.lock_partition(partition_id);", ""),
     ("log_append_closely", "perform trunkline.lock_partition(partition_id);", ""),
     (
         "segment_define",

@@ -25,8 +25,17 @@ class OutboxMutant:
 
 
 OF_THE_TRANSACTION = "where s.transaction_id = old.transaction_id order by"
-DELETE = "delete from trunkline.outbox_stage s where s.transaction_id = old.transaction_id;"
-QUEUE = "if not exists (select from trunkline.outbox_head h where h.transaction_id = outbox_put.transaction_id) then"
+COLUMNS = (
+    "s.expected_partitions, s.record_count, s.keys, s.payloads, s.header_counts, s.header_names, s.header_values"
+    " into strict batch"
+)
+STAGE = (
+    "from trunkline.outbox_stage s where s.transaction_id = outbox_append.transaction_id"
+    " and s.partition_id = outbox_append.partition_id and s.ordinal = first"
+)
+TAKE = f"delete {STAGE} returning {COLUMNS};"
+LOOK = f"select {COLUMNS} {STAGE};"
+QUEUE = "if not exists (select from trunkline.outbox_head h where h.transaction_id = outbox_open.transaction_id) then"
 
 MUTANTS = [
     OutboxMutant(
@@ -63,7 +72,7 @@ MUTANTS = [
         {"row-and-event", "lost-commit"},
         changes=[
             (
-                "outbox_put",
+                "outbox_open",
                 QUEUE,
                 (
                     "if coalesce(current_setting('trunkline.queued', true), '') <> transaction_id::text then"
@@ -76,7 +85,7 @@ MUTANTS = [
         "the stage is left as it is",
         scenes.fired_early,
         {"duplicate"},
-        changes=[("outbox_commit", DELETE, "")],
+        changes=[("outbox_append", TAKE, LOOK)],
     ),
 ]
 SCENES: dict[str, Scene] = {mutant.scene.__name__: mutant.scene for mutant in MUTANTS}

@@ -29,10 +29,10 @@ class OutboxMutant:
 
 HAND_ON = "delete from trunkline.outbox_head h where h.transaction_id = new.transaction_id;"
 ONE_TURN = [("outbox_begin", HAND_ON, f"{HAND_ON} set constraints trunkline.outbox_commit immediate;")]
-NO_HEAD = "if not exists (select from trunkline.outbox_head h where h.transaction_id = outbox_put.transaction_id) then"
+NO_HEAD = "if not exists (select from trunkline.outbox_head h where h.transaction_id = outbox_open.transaction_id) then"
 BY_SETTING = (
-    "if coalesce(current_setting('trunkline_test.known', true), '') <> outbox_put.transaction_id::text then"
-    " perform set_config('trunkline_test.known', outbox_put.transaction_id::text, true);"
+    "if coalesce(current_setting('trunkline_test.known', true), '') <> outbox_open.transaction_id::text then"
+    " perform set_config('trunkline_test.known', outbox_open.transaction_id::text, true);"
 )
 LOCK_AT_PUBLISH = (
     "perform trunkline.lock_partition(p.partition_id) from trunkline.topic_partition p"
@@ -72,7 +72,7 @@ MUTANTS = [
         {"lost"},
         [
             (
-                "outbox_put",
+                "outbox_open",
                 NO_HEAD,
                 BY_SETTING,
             )

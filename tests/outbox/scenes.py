@@ -98,7 +98,10 @@ def opposite_orders(stage: Stage) -> set[str]:
     partition."""
     holder, one, two = (stage.session(name) for name in ("holder", "one", "two"))
     found: set[str] = set()
-    puts = [(one, 1), (two, 0), (one, 0), (two, 1)]
+    # Both have begun before either goes on.
+    for session, partition in ((one, 1), (two, 0)):
+        session.run(PUBLISH, [session.name.encode(), partition])
+    puts = [(one, 0), (two, 1)]
     answers = [session.start(PUBLISH, [session.name.encode(), partition]) for session, partition in puts]
     for answer in answers:
         found |= ended(answer)
