@@ -76,7 +76,8 @@ def ask(db_url: str, statement: str) -> Any:
 def until(db_url: str, statement: str, wanted: object) -> None:
     """Ask until the answer is the wanted one; the bound only guards against hanging."""
     deadline = monotonic() + 60
-    with psycopg.Connection.connect(db_url, autocommit=True) as conn:
+    # Not prepared: behind a pooler the next statement may reach another session.
+    with psycopg.Connection.connect(db_url, autocommit=True, prepare_threshold=None) as conn:
         while (rows := conn.execute(statement).fetchall()) != [(wanted,)]:
             assert monotonic() < deadline, rows
 
