@@ -97,7 +97,7 @@ def test_a_commit_that_hangs_behind_a_pooler_does_not_keep_the_partition(
     learns of it; the server ends the transaction, and another member takes over."""
     proxy, url = pooled
     with (
-        trunkline.connect(url, settings=QUICK) as tl,
+        trunkline.connect(url, settings=QUICK, doorbell_url=db_url) as tl,
         trunkline.connect(db_url, settings=QUICK) as other,
         tl.consumer("t", group="g") as hung,
     ):
