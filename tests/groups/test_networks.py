@@ -94,17 +94,20 @@ def test_a_commit_that_hangs_behind_a_pooler_does_not_keep_the_partition(
     db_url: str, admin: Admin, pooled: tuple[Proxy, str]
 ) -> None:
     """Behind a pooler a commit is a transaction of several statements. Its COMMIT never arrives, and neither side
-    learns of it; the server ends the transaction, and another member takes over."""
+    learns of it; the server ends the transaction, and another member takes over.
+
+    Nothing but this commit goes through the proxy: no beat of a member can take what is meant for it."""
     proxy, url = pooled
     with (
-        trunkline.connect(url, settings=QUICK, doorbell_url=db_url) as tl,
+        trunkline.connect(db_url, settings=QUICK) as tl,
         trunkline.connect(db_url, settings=QUICK) as other,
-        tl.consumer("t", group="g") as hung,
+        trunkline.connect(url, settings=QUICK) as hung,
+        tl.consumer("t", group="g") as consumer,
     ):
-        assert read(hung, 5) == [1, 2, 3, 4, 5]
+        assert read(consumer, 5) == [1, 2, 3, 4, 5]
         remove_members(admin)
         statement = "select trunkline.lock_cursors(array(select cursor_id from trunkline.group_cursor))"
-        with tl._pool.connection(time.monotonic() + 60) as connection:
+        with hung._pool.connection(time.monotonic() + 60) as connection:
             proxy.arm(Fault.HELD)
             connection.deadline = time.monotonic() + 1
             with pytest.raises(DeadlineExceeded):
