@@ -126,7 +126,7 @@ def test_code_of_the_table_s_owner_does_not_run_with_our_rights(
 def test_a_temporary_table_does_not_hijack_the_trigger(
     attached: psycopg.Connection[tuple[object, ...]], db_url: str
 ) -> None:
-    for name in ("outbox_source", "topic", "outbox_stage", "outbox_head", "new_rows", "n"):
+    for name in ("outbox_source", "topic", "outbox_stage", "new_rows", "n"):
         attached.execute(sql.SQL("create temp table {} (x integer)").format(sql.Identifier(name)))
     attached.execute("set search_path = pg_temp, trunkline, public")
     attached.execute(INSERT, ["x"])

@@ -53,17 +53,14 @@ def _loosely(text: str) -> str:
     return r"\s+".join(re.escape(word) for word in text.split())
 
 
+LOCK = (
+    "if not pg_try_advisory_xact_lock(trunkline.lock_class(), partition_id) then"
+    " perform trunkline.lock_wait(trunkline.lock_class(), partition_id); end if;"
+)
 NO_LOCK = (
-    ("log_append_part", "perform trunkline.lock_partition(partition_id);", ""),
+    ("log_append_part", LOCK, ""),
     ("log_append_closely", "perform trunkline.lock_partition(partition_id);", ""),
-    (
-        "segment_define",
-        (
-            "if not pg_try_advisory_xact_lock(trunkline.lock_class(), partition_id) then"
-            " perform trunkline.lock_wait(trunkline.lock_class(), partition_id); end if;"
-        ),
-        "",
-    ),
+    ("segment_define", LOCK, ""),
 )
 ADD_INDEX_ON_LAST_OFFSET = (
     "segment_create",

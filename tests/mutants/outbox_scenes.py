@@ -104,6 +104,10 @@ class Application:
 
     def publish(self, payload: bytes, *, is_undone: bool = False) -> None:
         self.outbox.publish(payload)
+        self.expect(payload, is_undone=is_undone)
+
+    def expect(self, payload: bytes, *, is_undone: bool = False) -> None:
+        """Write down what is published, by whomever."""
         (self._undone if is_undone else self._events).append(Event("t", payload))
 
     def sql(self, statement: str, parameters: list[int] | None = None) -> None:
@@ -157,6 +161,22 @@ def fired_early(application: Application) -> None:
     application.sql("set constraints all immediate")
     application.sql("set constraints all deferred")
     application.publish(b"b")
+    application.commit()
+
+
+def published_between_the_turns(application: Application) -> None:
+    """A deferred trigger of the application's publishes too, after our first turn."""
+    application.sql(
+        "create function tell() returns trigger language plpgsql as $$ begin"
+        " perform trunkline.outbox_publish('t', 'told', partition => 0); return null; end $$"
+    )
+    application.sql(
+        "create constraint trigger tell after insert on public.business deferrable initially deferred"
+        " for each row execute function tell()"
+    )
+    application.publish(b"a")
+    application.insert()
+    application.expect(b"told")
     application.commit()
 
 

@@ -25,17 +25,14 @@ class OutboxMutant:
 
 
 OF_THE_TRANSACTION = "where s.transaction_id = old.transaction_id order by"
-COLUMNS = (
-    "s.expected_partitions, s.record_count, s.keys, s.payloads, s.header_counts, s.header_names, s.header_values"
-    " into strict batch"
+NO_HEAD = "not exists (select from trunkline.outbox_stage s where s.transaction_id = topic.transaction_id)"
+BY_SETTING = (
+    "coalesce(current_setting('trunkline_test.queued', true), '')"
+    " <> set_config('trunkline_test.queued', topic.transaction_id::text, true)"
 )
-STAGE = (
-    "from trunkline.outbox_stage s where s.transaction_id = outbox_append.transaction_id"
-    " and s.partition_id = outbox_append.partition_id and s.ordinal = first"
+TAKE_OVER = (
+    "update trunkline.outbox_stage s set is_head = false where s.transaction_id = old.transaction_id and s.is_head;"
 )
-TAKE = f"delete {STAGE} returning {COLUMNS};"
-LOOK = f"select {COLUMNS} {STAGE};"
-QUEUE = "if not exists (select from trunkline.outbox_head h where h.transaction_id = outbox_open.transaction_id) then"
 
 MUTANTS = [
     OutboxMutant(
@@ -70,22 +67,13 @@ MUTANTS = [
         "a setting tells that the commit is queued",
         scenes.fired_early,
         {"row-and-event", "lost-commit"},
-        changes=[
-            (
-                "outbox_open",
-                QUEUE,
-                (
-                    "if coalesce(current_setting('trunkline.queued', true), '') <> transaction_id::text then"
-                    " perform set_config('trunkline.queued', transaction_id::text, true);"
-                ),
-            )
-        ],
+        changes=[("outbox_put", NO_HEAD, BY_SETTING)],
     ),
     OutboxMutant(
-        "the stage is left as it is",
-        scenes.fired_early,
+        "a second head keeps its own turn",
+        scenes.published_between_the_turns,
         {"duplicate"},
-        changes=[("outbox_append", TAKE, LOOK)],
+        changes=[("outbox_commit", TAKE_OVER, "")],
     ),
 ]
 SCENES: dict[str, Scene] = {mutant.scene.__name__: mutant.scene for mutant in MUTANTS}

@@ -27,18 +27,21 @@ class OutboxMutant:
     statements: Sequence[str] = ()
 
 
-HAND_ON = "delete from trunkline.outbox_head h where h.transaction_id = new.transaction_id;"
+HAND_ON = (
+    "delete from trunkline.outbox_stage s where s.transaction_id = new.transaction_id"
+    " and s.partition_id = new.partition_id and s.ordinal = new.ordinal;"
+)
 ONE_TURN = [("outbox_begin", HAND_ON, f"{HAND_ON} set constraints trunkline.outbox_commit immediate;")]
-NO_HEAD = "if not exists (select from trunkline.outbox_head h where h.transaction_id = outbox_open.transaction_id) then"
+NO_HEAD = "not exists (select from trunkline.outbox_stage s where s.transaction_id = topic.transaction_id)"
 BY_SETTING = (
-    "if coalesce(current_setting('trunkline_test.known', true), '') <> outbox_open.transaction_id::text then"
-    " perform set_config('trunkline_test.known', outbox_open.transaction_id::text, true);"
+    "coalesce(current_setting('trunkline_test.known', true), '')"
+    " <> set_config('trunkline_test.known', topic.transaction_id::text, true)"
 )
 LOCK_AT_PUBLISH = (
     "perform trunkline.lock_partition(p.partition_id) from trunkline.topic_partition p"
     " where p.topic_id = outbox_put.topic_id and p.partition = outbox_put.partitions[1]; "
 )
-CHECKED = "part := trunkline.outbox_check(topic_id, expected_partitions, partitions[1], counts[1], keys, payloads,"
+PUT = "if topic.is_plain is true then"
 
 MUTANTS = [
     OutboxMutant(
@@ -55,8 +58,8 @@ MUTANTS = [
         [
             (
                 "outbox_put",
-                CHECKED,
-                LOCK_AT_PUBLISH + CHECKED,
+                PUT,
+                LOCK_AT_PUBLISH + PUT,
             )
         ],
     ),
@@ -72,7 +75,7 @@ MUTANTS = [
         {"lost"},
         [
             (
-                "outbox_open",
+                "outbox_put",
                 NO_HEAD,
                 BY_SETTING,
             )

@@ -28,7 +28,7 @@ STOOD = (
     " from trunkline.log_read(%s::int4, %s::int4, %s::int8, 1000000, 1000000000) b"
 )
 LEFT = "select count(*) from pg_stat_activity where application_name = %s"
-STAGED = "select (select count(*) from trunkline.outbox_stage) + (select count(*) from trunkline.outbox_head)"
+STAGED = "select count(*) from trunkline.outbox_stage"
 
 
 class Process:

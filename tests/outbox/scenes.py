@@ -17,7 +17,7 @@ HELD = (
     "select count(*) from pg_locks l join trunkline.topic_partition p on l.objid = p.partition_id"
     " where l.pid = %s and l.locktype = 'advisory' and l.granted and l.classid = trunkline.lock_class()::bigint::oid"
 )
-LEFT = "select (select count(*) from trunkline.outbox_stage) + (select count(*) from trunkline.outbox_head)"
+LEFT = "select count(*) from trunkline.outbox_stage"
 
 
 class Stage:

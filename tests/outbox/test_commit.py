@@ -178,10 +178,9 @@ def test_a_producer_publishes_and_a_login_without_grants_is_refused(tl: Client, 
             client.publish("orders", b"x", conn=conn)
         conn.rollback()
         conn.execute("reset role")
-        for table in ("outbox_stage", "outbox_head"):
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                conn.execute(sql.SQL("select from trunkline.{}").format(sql.Identifier(table)))
-            conn.rollback()
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            conn.execute("select from trunkline.outbox_stage")
+        conn.rollback()
     with psycopg.connect(logins["nobody"]) as conn, pytest.raises(errors.PermissionDenied):
         tl.publish("orders", b"x", conn=conn)
     assert [record.payload for record in tl.read("orders")] == [b"a", b"b"]

@@ -218,7 +218,7 @@ def test_the_servers_errors_come_through_with_their_next_step_and_without_the_re
     assert "secret" not in str(refused.value)
     with Session(engine) as session, engine.connect() as other_conn:
         session.execute(text("set lock_timeout = '10ms'"))
-        other_conn.execute(text("lock table trunkline.outbox_head"))
+        other_conn.execute(text("lock table trunkline.outbox_stage"))
         with pytest.raises(errors.Conflict):
             tl.publish("orders", b"x", conn=session)
 

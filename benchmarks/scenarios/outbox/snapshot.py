@@ -17,7 +17,7 @@ from benchmarks.snapshot import hold, quarters, rates_over_time
 PROCESSES = 4
 CLIENTS_EACH = 2
 PARTITIONS = 8
-STAGE = ("trunkline.outbox_stage", "trunkline.outbox_head")
+STAGE = ("trunkline.outbox_stage",)
 _BYTES = "select sum(pg_total_relation_size(t::regclass)) from unnest(%s::text[]) t"
 _DEAD = "select coalesce(sum(pg_stat_get_dead_tuples(t::regclass)), 0) from unnest(%s::text[]) t"
 KINDS: dict[str, Kind] = {"outbox-snapshot.publish": "ours", "outbox-snapshot.counter": "counter"}

@@ -124,6 +124,12 @@ OUTBOX_PUT_NAMED = _OUTBOX_PUT.format(
     ", ".join(f"cast(:{name} as {kind})" for name, kind in zip(OUTBOX_PUT_NAMES, _OUTBOX_PUT_TYPES, strict=True))
 )
 """For connections of others: parameters by their place, or by name, and types that every driver understands."""
+OUTBOX_PUT_BINARY = _OUTBOX_PUT.format(", ".join(f"%b::{kind}" for kind in _OUTBOX_PUT_TYPES))
+OUTBOX_PUT_ONE = _OUTBOX_PUT.format(
+    "%b::int4, %b::int8, %b::int4, array[%b::int4], array[1], nullif(array[%b::bytea], array[null::bytea]),"
+    " array[%b::bytea], null, null, null"
+)
+"""One record without headers: as single values it costs a client half of what arrays cost."""
 PARKED_BEGIN = "select trunkline.parked_begin(%s::int4, %s::int4[], %s::int4[])"
 PARKED_DUE = "select * from trunkline.parked_due(%s::int4, %s::int4[], %s::int4[], %s::int4)"
 PARKED_FIND = "select place, first_offset from trunkline.parked_find(%s::int4[], %s::bytea[], %s::bytea[])"

@@ -62,9 +62,14 @@ class PsycopgCaller:
 
     async def put(self, values: Values) -> tuple[Any, ...]:
         check_psycopg(self._conn)
+        topic_id, incarnation, expected, partitions, counts, keys, payloads, header_counts, *_ = values
+        statement = protocol.OUTBOX_PUT_BINARY
+        if counts == [1] and header_counts is None:
+            statement = protocol.OUTBOX_PUT_ONE
+            values = [topic_id, incarnation, expected, partitions[0], keys[0] if keys else None, payloads[0]]
         try:
             async with self._conn.cursor(row_factory=tuple_row) as cursor:
-                await cursor.execute(protocol.OUTBOX_PUT, values)
+                await cursor.execute(statement, values)
                 (row,) = await cursor.fetchall()
         except psycopg.Error as error:
             raise translate(error) from error

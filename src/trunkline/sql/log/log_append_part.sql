@@ -15,7 +15,9 @@ declare
     appended bigint[];
 begin
     -- Before the open segment is looked up: while the lock is held it cannot be sealed, so its function stays.
-    perform trunkline.lock_partition(partition_id);
+    if not pg_try_advisory_xact_lock(trunkline.lock_class(), partition_id) then
+        perform trunkline.lock_wait(trunkline.lock_class(), partition_id);
+    end if;
     select t.open_segment_id, to_regproc('trunkline.segment_' || t.open_segment_id || '_append') is null as is_gone
     into place
     from trunkline.topic_partition p join trunkline.topic t using (topic_id)

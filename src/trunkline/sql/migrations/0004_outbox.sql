@@ -2,13 +2,15 @@
 
 -- What a transaction has put down, in its order; gone when it ends, one way or the other. Not logged: after a crash the
 -- transactions it belonged to are gone too. Rows are inserted and deleted by one transaction, which finds them by its
--- own id, so what others have left for vacuum is not met.
+-- own id, so what others have left for vacuum is not met. Triggers on the head of a transaction do the work of its commit,
+-- in two turns (outbox_begin, outbox_commit).
 create unlogged table trunkline.outbox_stage (
     transaction_id      bigint not null,
     ordinal             bigint generated always as identity,
     partition_id        integer not null,
     expected_partitions integer,
     record_count        integer not null,
+    is_head             boolean not null,      -- no other row of the transaction was there
     keys                bytea[],
     payloads            bytea[] not null,
     header_counts       integer[],
@@ -22,13 +24,6 @@ alter table trunkline.outbox_stage
     alter header_names set storage external, alter header_values set storage external,
     alter keys set statistics 0, alter payloads set statistics 0, alter header_counts set statistics 0,
     alter header_names set statistics 0, alter header_values set statistics 0;
-
--- One row while a transaction has something in the stage. Its triggers do the work of the commit, in two turns
--- (outbox_begin, outbox_commit).
-create unlogged table trunkline.outbox_head (
-    transaction_id bigint primary key
-) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_cost_delay = 0,
-    vacuum_truncate = off);
 
 -- What handlers by group key have given up, for people: a row each time. Old ones go when a new one comes.
 create table trunkline.group_failure (

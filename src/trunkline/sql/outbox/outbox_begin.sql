@@ -13,7 +13,7 @@ begin
         raise exception 'a transaction that has published cannot be prepared: it would lock partitions until it ends'
             using errcode = 'TL001', hint = 'commit it in one phase, or publish in a transaction of its own';
     end if;
-    perform trunkline.log_guard_commit();
-    delete from trunkline.outbox_head h where h.transaction_id = new.transaction_id;
+    delete from trunkline.outbox_stage s where s.transaction_id = new.transaction_id
+        and s.partition_id = new.partition_id and s.ordinal = new.ordinal;
     return null;
 end $$;

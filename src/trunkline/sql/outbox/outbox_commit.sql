@@ -16,7 +16,21 @@ declare
     last      bigint;
     records   bigint;
     bytes     bigint;
+    appended  bigint[];
 begin
+    if not exists (select from trunkline.outbox_stage s where s.transaction_id = old.transaction_id) then
+        -- One record, as nearly always: it stands in the row that the first turn took from the stage.
+        appended := trunkline.log_append_part(old.partition_id, old.expected_partitions, old.record_count, old.keys,
+            old.payloads, old.header_counts, old.header_names, old.header_values, null, null, null);
+        return null;
+    end if;
+    insert into trunkline.outbox_stage (transaction_id, ordinal, partition_id, expected_partitions, record_count,
+        is_head, keys, payloads, header_counts, header_names, header_values)
+    overriding system value
+    values (old.transaction_id, old.ordinal, old.partition_id, old.expected_partitions, old.record_count,
+        false, old.keys, old.payloads, old.header_counts, old.header_names, old.header_values);
+    -- Another head is there where something deferred has published between the two turns. It goes with this one.
+    update trunkline.outbox_stage s set is_head = false where s.transaction_id = old.transaction_id and s.is_head;
     for stage in
         select s.partition_id, s.ordinal, s.record_count, t.batch_records_max, t.batch_bytes_max,
             pg_column_size(s.payloads) as byte_count

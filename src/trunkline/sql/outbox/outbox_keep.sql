@@ -14,10 +14,12 @@ begin
             outbox_keep.record_count, outbox_keep.keys, outbox_keep.payloads, outbox_keep.header_counts,
             outbox_keep.header_names, outbox_keep.header_values);
     else
-        insert into trunkline.outbox_stage (transaction_id, partition_id, expected_partitions, record_count, keys,
-            payloads, header_counts, header_names, header_values)
+        insert into trunkline.outbox_stage (transaction_id, partition_id, expected_partitions, record_count, is_head,
+            keys, payloads, header_counts, header_names, header_values)
         values (outbox_keep.transaction_id, outbox_keep.partition_id, outbox_keep.expected_partitions,
-            outbox_keep.record_count, outbox_keep.keys, outbox_keep.payloads, outbox_keep.header_counts,
+            outbox_keep.record_count, not exists (
+                select from trunkline.outbox_stage s where s.transaction_id = outbox_keep.transaction_id),
+            outbox_keep.keys, outbox_keep.payloads, outbox_keep.header_counts,
             outbox_keep.header_names, outbox_keep.header_values);
     end if;
 end $$;

@@ -46,17 +46,16 @@ begin
             where o.partition_id = part and o.pending_id = c.pending_id
             returning c.first_id, o.*),
         staged as (
-            insert into trunkline.outbox_stage (transaction_id, partition_id, expected_partitions, record_count, keys,
-                payloads, header_counts, header_names, header_values)
-            select pg_current_xact_id()::text::bigint, part, g.expected_partitions, g.record_count, g.keys, g.payloads,
-                g.header_counts, g.header_names, g.header_values
+            insert into trunkline.outbox_stage (transaction_id, partition_id, expected_partitions, record_count,
+                is_head, keys, payloads, header_counts, header_names, header_values)
+            select pg_current_xact_id()::text::bigint, part, g.expected_partitions, g.record_count,
+                row_number() over (order by g.first_id, g.pending_id) = 1 and not exists (
+                    select from trunkline.outbox_stage s where s.transaction_id = pg_current_xact_id()::text::bigint),
+                g.keys, g.payloads, g.header_counts, g.header_names, g.header_values
             from gone g order by g.first_id, g.pending_id
             returning record_count)
         select coalesce(sum(s.record_count), 0) into taken from staged s;
         moved := moved + taken;
     end loop;
-    if moved > 0 then
-        perform trunkline.outbox_open(pg_current_xact_id()::text::bigint);
-    end if;
     return moved;
 end $$;
