@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from trunkline.client.sync.client import Client
     from trunkline.client.sync.consumer import Consumer
     from trunkline.client.sync.inbox import Inbox
+    from trunkline.client.sync.redrive import DeadLetter, dead_letters, purge_letters, redrive
+    from trunkline.engine.redriving import LetterFilter, RedriveReport
     from trunkline.records import (
         Batch,
         BlockedKey,
@@ -57,6 +59,7 @@ __all__ = [
     "Consumer",
     "ConsumerSettings",
     "CursorMove",
+    "DeadLetter",
     "GroupDescription",
     "GroupFailures",
     "GroupMember",
@@ -65,6 +68,7 @@ __all__ = [
     "GroupSummary",
     "HandlerSettings",
     "Inbox",
+    "LetterFilter",
     "Message",
     "OutboxColumns",
     "OutboxSource",
@@ -74,13 +78,17 @@ __all__ = [
     "PinnedPosition",
     "Position",
     "Record",
+    "RedriveReport",
     "RetentionStep",
     "Segment",
     "Topic",
     "TopicDescription",
     "TopicSettings",
     "connect",
+    "dead_letters",
     "errors",
+    "purge_letters",
+    "redrive",
 ]
 
 
@@ -90,6 +98,12 @@ _HOMES = {
     "Client": "trunkline.client.sync.client",
     "Consumer": "trunkline.client.sync.consumer",
     "Inbox": "trunkline.client.sync.inbox",
+    "DeadLetter": "trunkline.client.sync.redrive",
+    "dead_letters": "trunkline.client.sync.redrive",
+    "purge_letters": "trunkline.client.sync.redrive",
+    "redrive": "trunkline.client.sync.redrive",
+    "LetterFilter": "trunkline.engine.redriving",
+    "RedriveReport": "trunkline.engine.redriving",
 } | dict.fromkeys(
     ("ClientSettings", "HandlerSettings", "ConsumerSettings", "OutboxColumns", "TopicSettings"), "trunkline.settings"
 )
