@@ -34,4 +34,5 @@ begin
             values (1, $1, $2, ''-infinity'', 0, ''infinity'', 0, $3, ''m'')', number)
         using trunkline.clock_now(), case when start = 'latest' then place.next else place.first end - 1, id;
     end loop;
+    perform trunkline.queue_define(t.table_no) from trunkline.queue_table t where t.queue_id = queue_add_parts.queue_id;
 end $$;

@@ -1,6 +1,7 @@
 -- Changes settings of a queue: those that are named in an object; null takes one back to what it is by default.
 -- Claims that are held keep their deadlines.
--- errors: TL001 TL002
+-- locks: the queue
+-- errors: TL001 TL002, 55P03
 -- grants: admin
 create function trunkline.queue_alter(topic text, name text, settings jsonb) returns void
 language plpgsql volatile security definer
@@ -33,6 +34,7 @@ begin
         bury_expired = coalesce((after ->> 'bury_expired')::boolean, false),
         table_bytes = coalesce((after ->> 'table_bytes')::bigint, 67108864)
     where q.queue_id = id;
+    perform trunkline.queue_redefine(id);
 exception when invalid_text_representation or numeric_value_out_of_range then
     raise exception 'a setting is of the wrong type: %', sqlerrm using errcode = 'TL001';
 end $$;

@@ -1,5 +1,7 @@
 -- Pauses a queue of which more than pause_above of the last 100 deliveries failed: were given back, rejected,
 -- dead-lettered, or not settled in time. Deliveries before it was resumed do not count.
+-- locks: the queue, where it pauses it
+-- errors: 55P03
 -- grants: none
 create function trunkline.queue_break(queue_id integer) returns void
 language plpgsql volatile
@@ -10,7 +12,7 @@ declare
     done   bigint := 0;
     failed bigint := 0;
     rows   jsonb := '[]';
-    some   jsonb;
+    more   jsonb;
 begin
     select q.pause_above, coalesce(q.resumed_at, '-infinity') as since, q.paused_at into queue
     from trunkline.queue q where q.queue_id = queue_break.queue_id;
@@ -24,8 +26,8 @@ begin
                  order by c.claim_no desc limit 200) c
              join trunkline.closure_%1$s l on l.part_id = $1 and l.claim_no = c.claim_no
              where l.at > $2 and l.records > 0 and l.kind <> ''r''', part.table_no)
-        into some using part.part_id, queue.since;
-        rows := rows || some;
+        into more using part.part_id, queue.since;
+        rows := rows || more;
     end loop;
     select sum(x.counted), sum(x.counted) filter (where x.is_failed) into done, failed
     from (
@@ -38,5 +40,6 @@ begin
         update trunkline.queue q set paused_at = trunkline.clock_now(),
             pause_reason = format('%s of the last 100 deliveries failed', failed)
         where q.queue_id = queue_break.queue_id;
+        perform trunkline.queue_redefine(queue_id);
     end if;
 end $$;

@@ -20,6 +20,7 @@ begin
         raise exception '% must be from 0 to % seconds, not %',
             case when wrong.kind = 'e' then 'an extension' else 'a delay' end, wrong.most,
             coalesce(wrong.delay::text, 'null') using errcode = 'TL001',
-            hint = case when wrong.kind = 'n' then 'retention takes records of this topic after that time' end;
+            hint = case when wrong.kind = 'n' then 'retention takes records of this topic after that time'
+                else 'extend it again before that' end;
     end if;
 end $$;

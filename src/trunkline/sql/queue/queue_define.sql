@@ -1,10 +1,26 @@
--- Makes, or makes again, the functions on one pair of tables: <claim>_take and <claim>_settle. They are functions of
--- their own so that their plans are cached. They are called by queue_next, which holds the locks that they need.
+-- Makes, or makes again, the functions on one pair of tables. They are functions of their own so that their plans are
+-- cached: claim_<n>_take and claim_<n>_settle are called by queue_next, which holds the locks that they need;
+-- claim_<n>_step is the hot path, for clients. Its text has the topic's open segment, and what is set of the queue: whoever
+-- changes these makes it again, under the queue's lock or the topic's.
 -- grants: none
 create function trunkline.queue_define(table_no integer) returns void
 language plpgsql volatile
 as $define$
+declare
+    queue   record;
+    grantee record;
 begin
+    select q.queue_id, q.ack_deadline_s, t.open_segment_id,
+        q.paused_at is null and not q.is_ordered and q.max_attempts is distinct from 1 as is_plain,
+        array(select p.part_id from trunkline.queue_part p where p.queue_id = q.queue_id order by p.part_id) as part_ids,
+        array(select n.partition from trunkline.queue_part p join trunkline.topic_partition n using (partition_id)
+            where p.queue_id = q.queue_id order by p.part_id) as partitions
+    into queue
+    from trunkline.queue_table x join trunkline.queue q using (queue_id) join trunkline.topic t using (topic_id)
+    where x.table_no = queue_define.table_no;
+    if not found then
+        return;    -- The queue was deleted, and its tables are still there.
+    end if;
     -- Claims records of one part, whose lock the caller holds: first what is due (expired claims, tickets), then what
     -- nobody has claimed yet. The last row, without a claim_no, has how many records it were (record_count), and when
     -- somebody must look again (append_time).
@@ -158,7 +174,7 @@ begin
         is_moved := true;
     end loop;
 
-    most := case when max_attempts = 1 then 1 else max_records - taken end;
+    most := least(max_records - taken, case when max_attempts = 1 then 1 end);
     if most > 0 and is_ordered then
         -- One range at a time: the newest claim or ticket is the only one that may be open.
         select not isempty(coalesce(l.remains, c.offsets)) into is_open
@@ -287,7 +303,9 @@ begin
     end if;
     piece := null;
     piece.record_count := taken;
-    piece.append_time := least(state.next_due, case when is_ordered then dues[1] end);
+    -- Where all of a batch was set aside, there may be more behind it.
+    piece.append_time := least(state.next_due, case when is_ordered then dues[1] end,
+        case when taken = 0 and here > first then now end);
     return next piece;
 end $body$
 $function$, '<claim>', 'claim_' || table_no), '<closure>', 'closure_' || table_no);
@@ -352,6 +370,114 @@ begin
     return true;
 end $body$
 $function$, '<claim>', 'claim_' || table_no), '<closure>', 'closure_' || table_no);
-    execute format('revoke all on function trunkline.%I, trunkline.%I from public',
-        'claim_' || table_no || '_take', 'claim_' || table_no || '_settle');
+
+    -- Acknowledges one claim, or part of it, and claims the next records of its part, if nothing is unusual; everything
+    -- else is left to queue_next. Both, or either: claim_no may be null, max_records 0. is_done: whether it was
+    -- acknowledged; otherwise send it to queue_next, which says what became of it. is_more: whether queue_next should be
+    -- asked for records. records: how many are acknowledged. Promises are those of queue_next.
+    -- What changes rarely stands in its text. A part that has moved to other tables leaves rows behind here (see
+    -- queue_move_part) that make it unusual.
+    execute replace(replace(replace(format($function$
+create or replace function trunkline.<claim>_step(
+    part_id integer, claim_no bigint, token bigint, seq integer, offsets int8multirange, records integer,
+    max_records integer, holder text,
+    out is_done boolean, out is_more boolean, out is_full boolean, out next_no bigint, out next_token bigint,
+    out first_offset bigint, out record_count integer, out append_time timestamptz, out keys bytea[], out payloads bytea[],
+    out header_counts integer[], out header_names text[], out header_values bytea[])
+language plpgsql volatile security definer
+set search_path = pg_catalog, trunkline, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $body$
+declare
+    state record;
+begin
+    -- Few statements and large expressions: each costs a little in every transaction.
+    is_done := false;
+    is_more := true;
+    is_full := false;
+    if current_setting('transaction_isolation') <> 'read committed' or current_setting('synchronous_commit') = 'off'
+        or current_setting('max_prepared_transactions') <> '0' then
+        return;
+    end if;
+    if claim_no is not null then
+        if not pg_try_advisory_xact_lock(trunkline.lock_class() + 7, hashint8(claim_no) # hashint4(part_id)) then
+            perform trunkline.lock_wait(trunkline.lock_class() + 7, hashint8(claim_no) # hashint4(part_id));
+        end if;
+        -- In a later statement than the lock.
+        insert into trunkline.<closure> (claim_no, deadline, at, part_id, seq, records, kind, remains)
+        select c.claim_no, coalesce(l.deadline, c.deadline), trunkline.clock_now(), c.part_id, <claim>_step.seq,
+            <claim>_step.records, 'a',
+            case when <claim>_step.offsets is null then '{}'
+                else coalesce(l.remains, c.offsets) - <claim>_step.offsets end
+        from trunkline.<claim> c left join lateral (
+            select l.seq, l.remains, l.deadline from trunkline.<closure> l
+            where l.part_id = c.part_id and l.claim_no = c.claim_no order by l.seq desc limit 1) l on true
+        where c.part_id = <claim>_step.part_id and c.claim_no = <claim>_step.claim_no and c.token = <claim>_step.token
+            and coalesce(l.seq, 0) = <claim>_step.seq - 1 and coalesce(l.deadline, c.deadline) > trunkline.clock_now()
+            and not isempty(coalesce(l.remains, c.offsets))
+            and (<claim>_step.offsets is null
+                or (<claim>_step.offsets <@ coalesce(l.remains, c.offsets) and not isempty(<claim>_step.offsets)));
+        if not found then
+            return;
+        end if;
+        is_done := true;
+    end if;
+    if (max_records > 0 and %1$L and pg_try_advisory_xact_lock(trunkline.lock_class() + 6, part_id)) is not true then
+        return;
+    end if;
+    select s.claim_no + 1 as claim_no, s.frontier + 1 as first, s.swept, s.swept_no, s.next_due, s.expired, x.now,
+        greatest(x.now + interval %2$L, s.swept + interval '1 microsecond') as deadline,
+        s.frontier - b.first_offset + 2 as a,
+        least(b.record_count, s.frontier - b.first_offset + 1 + max_records)::integer as z,
+        b.record_count, b.append_time, b.keys, b.payloads, b.header_counts, b.header_names, b.header_values,
+        s.next_due > x.now and b.byte_count <= 65536 and s.frontier + 1 < b.first_offset + b.record_count
+            and ('trunkline-deliver-after' = any (b.header_names)) is not true
+            -- A short rest with more after it: there it is worth to look for more.
+            and (b.first_offset + b.record_count - s.frontier > max_records or not exists (
+                select from trunkline.<segment> x
+                where x.partition = b.partition and x.first_offset = b.first_offset + b.record_count)) as is_plain,
+        trunkline.random_bigint() as token
+    into state
+    from (
+        select s.claim_no, s.frontier, s.swept, s.swept_no, s.next_due, s.expired from trunkline.<claim> s
+        where s.part_id = <claim>_step.part_id order by s.claim_no desc limit 1) s
+    cross join lateral (
+        select b.* from trunkline.<segment> b
+        where b.partition = (%3$L::integer[])[array_position(%4$L::integer[], <claim>_step.part_id)]
+            and b.first_offset <= s.frontier + 1 order by b.first_offset desc limit 1) b
+    cross join trunkline.clock_now() x(now);
+    if state.is_plain is not true then
+        return;
+    end if;
+    insert into trunkline.<claim> (claim_no, token, deadline, at, frontier, swept, swept_no, next_due, expired, part_id,
+        attempt, kind, offsets, holder)
+    values (state.claim_no, state.token, state.deadline, state.now, state.first + state.z - state.a, state.swept,
+        state.swept_no, least(state.next_due, state.deadline), state.expired, <claim>_step.part_id, 1, 'c',
+        int8multirange(int8range(state.first, state.first + state.z - state.a + 1)), <claim>_step.holder);
+    is_more := false;
+    next_no := state.claim_no;
+    next_token := state.token;
+    first_offset := state.first;
+    record_count := state.z - state.a + 1;
+    append_time := state.append_time;
+    keys := case when record_count = state.record_count then state.keys else state.keys[state.a:state.z] end;
+    payloads := case when record_count = state.record_count then state.payloads else state.payloads[state.a:state.z] end;
+    is_full := random() < 0.002 and trunkline.queue_is_full(%5$s);
+    if state.header_counts is not null then
+        header_counts := state.header_counts[state.a:state.z];
+        select coalesce(array_agg(h.name order by h.n), '{}'), coalesce(array_agg(h.value order by h.n), '{}')
+        into header_names, header_values
+        from unnest(state.header_names, state.header_values) with ordinality h(name, value, n)
+        where h.n > (select coalesce(sum(c), 0) from unnest(state.header_counts[1:state.a - 1]) c)
+            and h.n <= (select coalesce(sum(c), 0) from unnest(state.header_counts[1:state.z]) c);
+    end if;
+end $body$
+$function$, queue.is_plain, queue.ack_deadline_s || ' seconds', queue.partitions, queue.part_ids, queue.queue_id),
+        '<claim>', 'claim_' || table_no), '<closure>', 'closure_' || table_no),
+        '<segment>', 'segment_' || queue.open_segment_id);
+    execute format('revoke all on function trunkline.%I, trunkline.%I, trunkline.%I from public',
+        'claim_' || table_no || '_take', 'claim_' || table_no || '_settle', 'claim_' || table_no || '_step');
+    for grantee in select g.role_name from trunkline.grantee g where g.kind in ('consumer', 'admin') loop
+        execute format('grant execute on function trunkline.%I to %I', 'claim_' || table_no || '_step', grantee.role_name);
+    end loop;
 end $define$;

@@ -37,7 +37,7 @@ begin
     execute format('create index on trunkline.%I (part_id, deadline, claim_no) where deadline is not null',
         'claim_' || number);
     -- What became of a claim: its own little log. remains: what is still held; empty where nothing is.
-    --   a acked, n nacked, r released, d dead-lettered, j rejected, e extended, t taken over, x gone by retention
+    --   a acked, n nacked, r released, d dead-lettered, j rejected, e extended, t taken over, x gone by retention, m moved to other tables
     execute format($table$
         create table trunkline.%1$I (
             claim_no bigint not null,
