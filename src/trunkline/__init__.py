@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trunkline.client.sync.client import Client
     from trunkline.client.sync.consumer import Consumer
     from trunkline.client.sync.inbox import Inbox
+    from trunkline.client.sync.queue import Delivery, Queue
     from trunkline.client.sync.redrive import DeadLetter, dead_letters, purge_letters, redrive
     from trunkline.engine.redriving import LetterFilter, RedriveReport
     from trunkline.records import (
@@ -60,6 +61,7 @@ __all__ = [
     "ConsumerSettings",
     "CursorMove",
     "DeadLetter",
+    "Delivery",
     "GroupDescription",
     "GroupFailures",
     "GroupMember",
@@ -77,6 +79,7 @@ __all__ = [
     "PendingPosition",
     "PinnedPosition",
     "Position",
+    "Queue",
     "Record",
     "RedriveReport",
     "RetentionStep",
@@ -97,7 +100,9 @@ _HOMES = {
     "App": "trunkline.client.sync.app",
     "Client": "trunkline.client.sync.client",
     "Consumer": "trunkline.client.sync.consumer",
+    "Delivery": "trunkline.client.sync.queue",
     "Inbox": "trunkline.client.sync.inbox",
+    "Queue": "trunkline.client.sync.queue",
     "DeadLetter": "trunkline.client.sync.redrive",
     "dead_letters": "trunkline.client.sync.redrive",
     "purge_letters": "trunkline.client.sync.redrive",
