@@ -1,7 +1,8 @@
 -- The numbers of claims and tickets of a part that are open: of which something is held, or waits.
+-- Stable: it looks with the eyes of the statement that asks, so that what is taken over meanwhile is not missed.
 -- grants: none
 create function trunkline.queue_open_claims(part_id integer, table_no integer) returns bigint[]
-language plpgsql volatile
+language plpgsql stable
 as $$
 declare
     found_ bigint[];
