@@ -35,7 +35,7 @@ class Worker(Protocol):
         """Acknowledge what was taken last; durable when it returns."""
 
     def step(self, wait_s: float = 0.0) -> Sequence[bytes]:
-        """Acknowledge what was taken last, if anything, and take the next: in one call where the side has such a one."""
+        """Acknowledge what was taken last, if anything, and take the next: in one call where the side has one."""
 
 
 class Held(NamedTuple):

@@ -104,13 +104,13 @@ def emptied(bench: Bench, shift: Shift, records: int, flush: Flush, deadline_s: 
         at_start = bench.wal_position()
         fed = fill(bench, side, log, records, shift.feed_records)
         side.analyse(bench.url("fast"), log)
-        jobs: list[Job[Emptied | Load]] = [
-            _worker(shift, url, log, number, deadline_s) for number in range(WORKERS)
-        ]
+        jobs: list[Job[Emptied | Load]] = [_worker(shift, url, log, number, deadline_s) for number in range(WORKERS)]
         found = bench.crew.run([*jobs, Observe(bench.database.url, lasts_s)])
         wal = bench.wal_position() - at_start
         done = [each for each in found if isinstance(each, Emptied)]
-        check(side, fed, [each.tally for each in done], side.left(bench.url("fast"), log))
+        left = side.left(bench.url("fast"), log)
+        check(side, [fed], [each.tally for each in done], left)
+        assert not left.records, f"{side.name}: {left.records} records were not acknowledged"
     load = next(each for each in found if isinstance(each, Load))
     return Run(fed.records, done, wal / fed.records, load)
 
@@ -133,9 +133,9 @@ def fill(bench: Bench, side: QueueSide, log: int, records: int, batch_records: i
     return sum((each.tally for each in bench.crew.run(feeds)), Tally())
 
 
-def check(side: QueueSide, fed: Tally, done: Sequence[Tally], left: Tally | None = None) -> None:
+def check(side: QueueSide, written: Sequence[Tally], done: Sequence[Tally], left: Tally) -> None:
     """What was acknowledged, and what is left, is what was written."""
-    total = sum(done, left or Tally())
+    fed, total = sum(written, Tally()), sum(done, left)
     assert total == fed, f"{side.name}: {total} was acknowledged or is left, of {fed} that was written"
 
 

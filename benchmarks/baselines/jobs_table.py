@@ -1,12 +1,13 @@
 """The queues that people build on PostgreSQL: a table with a row a record, taken with FOR UPDATE SKIP LOCKED.
 
-``Hidden`` has our guarantee: a worker hides rows for a while by an update, and deletes them when they are done; what it
-does not delete comes back. ``Deleted`` has not: a worker deletes rows as it receives them, and what it dies with is gone.
+``Hidden`` has our guarantee: a worker hides rows for a while by an update, and deletes them when they are done; what
+it does not delete comes back. ``Deleted`` has not: a worker deletes rows as it receives them, and what it dies with is
+gone.
 
-Both are meant to be hard to beat: a statement a batch, prepared and in binary, nothing but a primary key, rows found and
-changed by their place in the table (ctid), and the planner is told to keep to the index. Half of each page of the
-hidden ones is left free, so that hiding a row touches no index. Tried, and not quicker: an index on the time at which a
-row is visible; hiding without a wait for the flush. Deleting the last batch and hiding the next in one statement
+Both are meant to be hard to beat: a statement a batch, prepared and in binary, nothing but a primary key, rows found
+and changed by their place in the table (ctid), and the planner is told to keep to the index. Half of each page of the
+hidden ones is left free, so that hiding a row touches no index. Tried, and not quicker: an index on the time at which
+a row is visible; hiding without a wait for the flush. Deleting the last batch and hiding the next in one statement
 deadlocks as soon as a deadline passes.
 """
 
@@ -261,13 +262,13 @@ def receive_statement(log: int, records: int) -> sql.Composed:
 
 
 def pgbench_scripts(log: int, records: int, deadline_s: float) -> dict[str, str]:
-    """What a worker does with one batch, by the name of its side. pgbench is not even sent the payloads of what it
-    hides."""
+    """What a worker does with one batch, by the name of its side. pgbench can keep one row: it is sent all payloads of
+    what it hides as one text."""
     hide = hide_statement(log, records, deadline_s).as_string()
     delete = composed(_DELETE, log, ids=sql.SQL(":ids")).as_string()
     return {
-        "hidden": f"with hidden as ({hide}) select array_agg(id)::text as ids, sum(length(payload)) from hidden \\gset\n"
-        f"{delete};\n",
+        "hidden": f"with hidden as ({hide}) select array_agg(id)::text as ids, "
+        f"encode(string_agg(payload, ''), 'escape') as payloads from hidden \\gset\n{delete};\n",
         "deleted": f"{receive_statement(log, records).as_string()};\n",
     }
 

@@ -51,7 +51,8 @@ class Family:
                 run = sizes.run(shift)
                 runs[name].append(run)
                 bench.say(
-                    f"{self.name} {flush} flush, {name}: {run.rate:,.0f} records/s for {run.took_s:.1f} s; {limits([run])}"
+                    f"{self.name} {flush} flush, {name}: {run.rate:,.0f} records/s for {run.took_s:.1f} s; "
+                    f"{limits([run])}"
                 )
         return runs
 
