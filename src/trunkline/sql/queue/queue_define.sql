@@ -1,5 +1,5 @@
 -- Makes, or makes again, the functions on one pair of tables. They are functions of their own so that their plans are
--- cached: claim_<n>_take and claim_<n>_settle are called by queue_next, which holds the locks that they need;
+-- cached: claim_<n>_ready, _take and _settle are called by queue_next, which holds the locks that they need;
 -- claim_<n>_step is the hot path, for clients. Its text has the topic's open segment, and what is set of the queue: whoever
 -- changes these makes it again, under the queue's lock or the topic's.
 -- grants: none
@@ -125,7 +125,8 @@ begin
             continue when isempty(set_);
             state.at := now;
             if not is_ordered then
-                -- The last attempt is made alone: one record that kills its readers takes no others along.
+                -- The last attempt is made alone: one record that kills its readers takes no others along. So nothing more
+                -- comes with it in this answer either.
                 rest := set_ - trunkline.offsets_head(set_,
                     case when due.attempt + 1 >= max_attempts then 1 else max_records - taken end);
                 if not isempty(rest) then
@@ -164,6 +165,9 @@ begin
                 piece.record_count := stop - first;
                 return next piece;
             end loop;
+            if state.attempt >= max_attempts and not piece.is_exhausted then
+                taken := max_records;
+            end if;
         end loop;
         -- What was put down just now is among what comes next.
         select coalesce(min(u.deadline), 'infinity') into state.next_due from (
@@ -345,8 +349,8 @@ begin
     end if;
     chosen := coalesce(offsets, held.remains);
     if is_ordered and kind in ('n', 'r') then
-        -- What comes after it has to wait for it.
-        chosen := held.remains * int8multirange(int8range(lower(chosen), null));
+        -- Nothing of the range may pass another: all that remains is given back together.
+        chosen := case when chosen <@ held.remains then held.remains else '{}' end;
     end if;
     if isempty(chosen) or not chosen <@ held.remains then
         return false;
@@ -395,7 +399,8 @@ begin
     is_done := false;
     is_more := true;
     is_full := false;
-    if current_setting('transaction_isolation') <> 'read committed' or current_setting('synchronous_commit') = 'off'
+    if current_setting('transaction_isolation') <> 'read committed'
+        or (claim_no is not null and current_setting('synchronous_commit') = 'off')
         or current_setting('max_prepared_transactions') <> '0' then
         return;
     end if;
@@ -475,8 +480,36 @@ end $body$
 $function$, queue.is_plain, queue.ack_deadline_s || ' seconds', queue.partitions, queue.part_ids, queue.queue_id),
         '<claim>', 'claim_' || table_no), '<closure>', 'closure_' || table_no),
         '<segment>', 'segment_' || queue.open_segment_id);
-    execute format('revoke all on function trunkline.%I, trunkline.%I, trunkline.%I from public',
-        'claim_' || table_no || '_take', 'claim_' || table_no || '_settle', 'claim_' || table_no || '_step');
+
+    -- The parts in these tables, from start_part on: whether there seems to be something to claim, and when somebody must
+    -- look again. Without locks: a hint. Where the open segment has nothing of a partition yet, it may be.
+    execute replace(replace(format($function$
+create or replace function trunkline.<claim>_ready(start_part integer)
+returns table (part_id integer, partition integer, is_ready boolean, next_due timestamptz)
+language plpgsql volatile
+as $body$
+declare
+    now constant timestamptz := trunkline.clock_now();
+begin
+    return query
+        select u.part_id, u.partition,
+            coalesce(s.next_due <= now or b.next > s.frontier + 1 or b.is_closed, true), s.next_due
+        from unnest(%1$L::integer[], %2$L::integer[]) u(part_id, partition)
+        cross join lateral (
+            select s.frontier, s.next_due from trunkline.<claim> s
+            where s.part_id = u.part_id order by s.claim_no desc limit 1) s
+        left join lateral (
+            select b.first_offset + b.record_count as next, b.record_count = 0 as is_closed from trunkline.<segment> b
+            where b.partition = u.partition order by b.first_offset desc limit 1) b on true
+        -- A part that has moved to other tables, or has not come here yet, is none of these.
+        where exists (select from trunkline.queue_part p where p.part_id = u.part_id and p.table_no = %3$s)
+        order by u.part_id < start_part, u.part_id;
+end $body$
+$function$, queue.part_ids, queue.partitions, table_no), '<claim>', 'claim_' || table_no),
+        '<segment>', 'segment_' || queue.open_segment_id);
+    execute format('revoke all on function trunkline.%I, trunkline.%I, trunkline.%I, trunkline.%I from public',
+        'claim_' || table_no || '_take', 'claim_' || table_no || '_settle', 'claim_' || table_no || '_step',
+        'claim_' || table_no || '_ready');
     for grantee in select g.role_name from trunkline.grantee g where g.kind in ('consumer', 'admin') loop
         execute format('grant execute on function trunkline.%I to %I', 'claim_' || table_no || '_step', grantee.role_name);
     end loop;

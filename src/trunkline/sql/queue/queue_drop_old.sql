@@ -24,6 +24,7 @@ begin
         execute format('drop function if exists trunkline.claim_%s_take', old.table_no);
         execute format('drop function if exists trunkline.claim_%s_settle', old.table_no);
         execute format('drop function if exists trunkline.claim_%s_step', old.table_no);
+        execute format('drop function if exists trunkline.claim_%s_ready', old.table_no);
         delete from trunkline.queue_table t where t.table_no = old.table_no;
         gone := gone + 1;
     end loop;

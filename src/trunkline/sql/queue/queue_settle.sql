@@ -19,7 +19,6 @@ begin
         and array_position(seqs, null) is null and kinds <@ array['a', 'n', 'r', 'd', 'j', 'e']) is not true then
         raise exception 'settlements must be complete, and of the kinds a, n, r, d, j and e' using errcode = 'TL001';
     end if;
-    perform trunkline.log_guard_commit();
     if not kinds <@ array['a', 'd', 'j'] then
         -- A deadline that is written without the part's lock could be passed over by somebody who looks for due ones.
         perform trunkline.queue_check_delays(queue_id, kinds, delays);
