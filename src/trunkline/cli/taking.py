@@ -1,4 +1,4 @@
-"""`trunkline consume -g` and `-q`: reading as a member of a group, or from a queue, and acknowledging what was written."""
+"""`trunkline consume -g` and `-q`: reading as a member of a group, or from a queue; what was written is committed."""
 
 from __future__ import annotations
 
