@@ -125,8 +125,7 @@ begin
             continue when isempty(set_);
             state.at := now;
             if not is_ordered then
-                -- The last attempt is made alone: one record that kills its readers takes no others along. So nothing more
-                -- comes with it in this answer either.
+                -- The last attempt is made alone: one record that kills its readers takes no others along.
                 rest := set_ - trunkline.offsets_head(set_,
                     case when due.attempt + 1 >= max_attempts then 1 else max_records - taken end);
                 if not isempty(rest) then
@@ -155,7 +154,9 @@ begin
             state.holder := <claim>_take.holder;
             insert into trunkline.<claim> select (state).*;
             is_moved := false;
-            taken := taken + trunkline.offsets_count(set_);
+            -- Nor does it take others along that come in the same answer, if it is their last attempt as well.
+            taken := case when state.attempt >= max_attempts and not piece.is_exhausted and not is_ordered then max_records
+                else taken + trunkline.offsets_count(set_) end;
             piece.claim_no := state.claim_no;
             piece.token := state.token;
             piece.attempt := state.attempt;
@@ -165,9 +166,6 @@ begin
                 piece.record_count := stop - first;
                 return next piece;
             end loop;
-            if state.attempt >= max_attempts and not piece.is_exhausted then
-                taken := max_records;
-            end if;
         end loop;
         -- What was put down just now is among what comes next.
         select coalesce(min(u.deadline), 'infinity') into state.next_due from (
