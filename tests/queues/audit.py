@@ -16,6 +16,9 @@ create table public.kept_closure (partition_id integer, claim_no bigint, seq int
     primary key (partition_id, claim_no, seq));
 create function public.keep_claim() returns trigger language plpgsql security definer as $$
 begin
+    if new.kind not in ('c', 't') then
+        return null;
+    end if;
     -- What is carried over to new tables is kept already.
     insert into public.kept_claim select p.partition_id, new.claim_no, new.kind::text, new.attempt, new.offsets, new.at,
         new.deadline, new.token from trunkline.queue_part p where p.part_id = new.part_id on conflict do nothing;
@@ -23,6 +26,10 @@ begin
 end $$;
 create function public.keep_closure() returns trigger language plpgsql security definer as $$
 begin
+    -- What a part that has moved leaves behind is of no claim.
+    if new.kind = 'm' then
+        return null;
+    end if;
     insert into public.kept_closure select p.partition_id, new.claim_no, new.seq, new.kind::text, new.remains
     from trunkline.queue_part p where p.part_id = new.part_id on conflict do nothing;
     return null;
