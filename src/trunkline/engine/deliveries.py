@@ -67,6 +67,10 @@ class Claim:
             return "settled"
         return "lost" if self.is_lost or offset not in self._open else "open"
 
+    def is_held(self, now: float) -> bool:
+        """Whether nothing has become of it yet."""
+        return not (self.is_lost or self._settled or now >= self.expires_at)
+
     def hand_out(self, offsets: Iterable[int]) -> None:
         self._open.update(offsets)
 
@@ -80,13 +84,15 @@ class Claim:
         self._open.update(offsets)
         self._settled.difference_update(offsets)
 
-    def give_back_from(self, offset: int) -> None:
-        """In an ordered queue: what comes after a record that is given back goes with it."""
-        self._open = {each for each in self._open if each < offset}
+    def give_back(self) -> None:
+        """In an ordered queue: all that is held goes with a record that is given back."""
+        self._open.clear()
 
-    def lose(self) -> None:
+    def lose(self, offsets: Iterable[int] = ()) -> None:
+        """Nothing of it can be settled any more; nor were these, which were being settled."""
         self.is_lost = True
         self._open.clear()
+        self._settled.difference_update(offsets)
 
 
 class Settlement(NamedTuple):
@@ -97,19 +103,22 @@ class Settlement(NamedTuple):
     offsets: Sequence[int]
     delay_s: float = 0.0
 
+    @property
+    def subject(self) -> tuple[Claim, Kind, float]:
+        """What those have in common that can be said as one."""
+        return self.claim, self.kind, 0.0 if self.kind == "e" else self.delay_s
+
 
 def merged(settlements: Iterable[Settlement]) -> list[Settlement]:
     """As few settlements as say the same: one for each claim and kind, and delay. Of several extensions of a claim the
     longest counts."""
-    found: dict[tuple[Claim, Kind, float], list[int]] = {}
-    longest: dict[Claim, float] = {}
-    for claim, kind, offsets, delay_s in settlements:
-        if kind == "e":
-            longest[claim] = max(delay_s, longest.get(claim, 0.0))
-        else:
-            found.setdefault((claim, kind, delay_s), []).extend(offsets)
-    wanted = [Settlement(claim, "e", (), delay_s) for claim, delay_s in longest.items()]
-    wanted += [Settlement(claim, kind, sorted(offsets), delay_s) for (claim, kind, delay_s), offsets in found.items()]
+    found: dict[tuple[Claim, Kind, float], tuple[list[int], float]] = {}
+    for settlement in settlements:
+        offsets, delay_s = found.get(settlement.subject, ([], 0.0))
+        found[settlement.subject] = ([*offsets, *settlement.offsets], max(delay_s, settlement.delay_s))
+    wanted = [
+        Settlement(claim, kind, sorted(offsets), delay_s) for (claim, kind, _), (offsets, delay_s) in found.items()
+    ]
     return sorted(wanted, key=lambda settlement: _ORDER.index(settlement.kind))
 
 
@@ -228,9 +237,9 @@ class Buffer(Generic[T]):
                 self._pieces.popleft()
         return taken
 
-    def give_back_from(self, claim: Claim, offset: int) -> None:
-        """Forget what comes after an offset of a claim, in an ordered queue."""
-        self._pieces = deque(piece for piece in self._pieces if piece.claim is not claim or piece.first < offset)
+    def give_back(self, claim: Claim) -> None:
+        """Forget what there is of a claim."""
+        self._pieces = deque(piece for piece in self._pieces if piece.claim is not claim)
 
     def release(self) -> list[Settlement]:
         """Empty it: what has to be said to the server so that others get it at once."""

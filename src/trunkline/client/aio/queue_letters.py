@@ -61,15 +61,6 @@ class QueueLetters:
         self._limits = BatchLimits(settings.batch_records_max, settings.batch_bytes_max, settings.record_alone_bytes)
         self._turn = count(random.randrange(1024))
 
-    async def topic(self) -> Topic:
-        """The dead letter topic as it is now: a limit that was altered since must not fail the transaction."""
-        try:
-            return await self._topics.look_up(self._name)
-        except NotFound as error:
-            raise NotFound(
-                f"the dead letter topic {self._name} does not exist; create it: trunkline topic create {self._name}"
-            ) from error
-
     async def bury(self, graves: Sequence[Grave], deadline: float) -> list[Grave]:
         """Publish each record to the dead letter topic and settle it, all in one transaction; those whose claims are
         lost, of which nothing was done. OutcomeUnknown where it may have been done; with any other error nothing
@@ -102,7 +93,7 @@ class QueueLetters:
                     _note(graves)
                     return []
                 doubt = None
-                topic = await self.topic()
+                topic = await find_letters_topic(self._topics, self._name)
                 parcel = pack_many([fitted(letter, topic) for letter in letters], None, topic)
                 return await self._transact(topic, parcel, graves, deadline)
             except _InDoubtError as error:
@@ -180,6 +171,16 @@ class QueueLetters:
             await self._server.once(protocol.SEAL, [segment_id])
         except TrunklineError as error:
             logger.warning("segment %d of topic %s could not be rolled: %s", segment_id, self._name, error)
+
+
+async def find_letters_topic(topics: Topics, name: str) -> Topic:
+    """The dead letter topic as it is now: a limit that was altered since must not fail the transaction."""
+    try:
+        return await topics.look_up(name)
+    except NotFound as error:
+        raise NotFound(
+            f"the dead letter topic {name} does not exist; create it: trunkline topic create {name}"
+        ) from error
 
 
 def _note(graves: Sequence[Grave]) -> None:

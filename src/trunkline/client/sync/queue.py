@@ -17,7 +17,7 @@ from trunkline.client import protocol
 from trunkline.client.sync.doorbell import Ringer
 from trunkline.client.sync.queue_calls import Claimed, QueueCalls
 from trunkline.client.sync.queue_lane import Order, Prefetch, QueueLane
-from trunkline.client.sync.queue_letters import Grave, QueueLetters
+from trunkline.client.sync.queue_letters import Grave, QueueLetters, find_letters_topic
 from trunkline.client.sync.server import Server
 from trunkline.client.sync.shim import Mutex, Shield
 from trunkline.client.sync.topics import Topics
@@ -159,8 +159,9 @@ class Queue:
         """Give back what was claimed ahead, so that others get it at once, and wait for what is under way. What was
         handed out and not settled is delivered again after its deadline. Ends calls that wait, and loops. Twice is
         fine."""
-        if self._closed or self._rooms.server.pool.is_inherited:
-            self._closed = True
+        if self._rooms.server.pool.is_inherited:
+            self._rooms.server.pool.check_usable()
+        if self._closed:
             return
         self._closed = True
         for seat in list(self._seats):
@@ -191,6 +192,8 @@ class Queue:
 
     def _open(self, topic: Topic) -> _Opened:
         server, wanted = self._rooms.server, self._wanted
+        if wanted.dead_letter is not None:
+            find_letters_topic(self._rooms.topics, wanted.dead_letter)
         ((queue_id, settings, part_ids),) = server.repeat(
             protocol.QUEUE_ENTER, [topic.topic_id, wanted.name, wanted.create, wanted.start, *wanted[4:10]]
         )
@@ -204,8 +207,18 @@ class Queue:
         letters = None
         if settings["dead_letter"] is not None:
             letters = QueueLetters(server, self._rooms.topics, self._rooms.ringer, calls, settings["dead_letter"])
-            letters.topic()
-        lane = QueueLane(server, self._rooms.shield, calls, letters, self._buffer, self._mutex, wanted.prefetch)
+            if wanted.dead_letter is None:
+                find_letters_topic(self._rooms.topics, settings["dead_letter"])
+        lane = QueueLane(
+            server,
+            self._rooms.shield,
+            calls,
+            letters,
+            self._buffer,
+            self._mutex,
+            wanted.prefetch,
+            settings["max_attempts"],
+        )
         opened = _Opened(topic, calls, lane, letters, settings)
         with self._mutex:
             # Another task may have opened it meanwhile.
@@ -254,7 +267,8 @@ class Queue:
             self._rooms.watch.poll_soon()
             due_s = float("inf") if opened.lane.due_at is None else opened.lane.due_at - monotonic()
             look_s = settings.heartbeat_s if self._rooms.watch.is_alive else settings.poll_max_s
-            awaited = {opened.topic.partition_ids[each.partition]: each.end for each in ends}
+            # Partitions that were added meanwhile are found when it looks again.
+            awaited = {number: each.end for number, each in zip(opened.topic.partition_ids, ends, strict=False)}
             seat.wait(awaited, min(left_s, max(due_s, WAIT_MIN_S), look_s))
             opened = self._ready()
             found = self._take(opened, max_records)
@@ -290,6 +304,8 @@ class Queue:
                     return self._buffer.take(records)
             if exhausted:
                 self._rooms.shield.run(self._bury_exhausted(opened, exhausted))
+                if not pieces:
+                    self._claim(opened, records)
             elif late:
                 self._prolong(opened, late)
                 prolonged |= late
@@ -348,14 +364,14 @@ class Queue:
 
     def nack(self, deliveries: Iterable[Delivery], *, delay_s: float = 0.0) -> None:
         """They failed: deliver them again, after the delay; those that were tried ``max_attempts`` times go to the dead
-        letter topic. Of an ordered queue, what was received after them from the same partition is given back too."""
+        letter topic. Of an ordered queue, what else is held of the same partition is given back with them."""
         check_seconds("delay_s", delay_s)
         opened, chosen = self._chosen(deliveries)
         check_delay("delay_s", delay_s, opened.topic)
         most = opened.max_attempts
         spent = [each for each in chosen if most is not None and each.attempt >= most]
         again = [each for each in chosen if most is None or each.attempt < most]
-        # The dead letters first: of an ordered queue, what comes after a record goes back with it.
+        # The dead letters first: of an ordered queue, they would be given back with the others.
         lost = self._settle(opened, spent, "d", reason=f"tried {most} times, given back by its reader")
         self._raise_lost(opened, lost + self._settle(opened, again, "n", float(delay_s)))
 
@@ -414,7 +430,19 @@ class Queue:
             if isinstance(error, TrunklineError) or order.is_withdrawn:
                 self._undo(held, kind, is_unknown=isinstance(error, OutcomeUnknown))
             raise
-        return lost + [each for each in held if each.claim in order.lost]
+        self._wake_waiting(opened)
+        gone = [each for each in held if each.claim in order.lost]
+        with self._mutex:
+            for each in gone:
+                each.claim.lose([each.offset])
+        return lost + gone
+
+    def _wake_waiting(self, opened: _Opened) -> None:
+        """Let those go on who could not claim anything while a record was held alone."""
+        if opened.lane.is_waiting:
+            opened.lane.is_waiting = False
+            for seat in list(self._seats):
+                seat.nudge()
 
     def _begin(self, chosen: list[Delivery], kind: Kind, *, is_ordered: bool) -> tuple[list[Delivery], list[Delivery]]:
         """Note that they are being settled; those that are held, and those that are lost already."""
@@ -426,9 +454,9 @@ class Queue:
             for each in held:
                 each.claim.begin([each.offset])
         if is_ordered and kind == "n":
-            for each in held:
-                each.claim.give_back_from(each.offset)
-                self._buffer.give_back_from(each.claim, each.offset)
+            for claim in {each.claim for each in held}:
+                claim.give_back()
+                self._buffer.give_back(claim)
         return held, lost
 
     def _undo(self, chosen: list[Delivery], kind: Kind, *, is_unknown: bool) -> None:
@@ -437,7 +465,7 @@ class Queue:
         with self._mutex:
             for each in chosen:
                 if is_unknown:
-                    each.claim.lose()
+                    each.claim.lose([each.offset])
                 elif kind != "e":
                     each.claim.put_back([each.offset])
 

@@ -100,7 +100,12 @@ class QueueLane:
         buffer: Buffer[Any],
         mutex: Mutex,
         prefetch: Prefetch,
+        max_attempts: int | None,
     ) -> None:
+        self._max_attempts = max_attempts
+        self._alone: Claim | None = None
+        self.is_waiting = False
+        """Whether somebody who wanted records waits until the one that is held alone is settled."""
         self._server = server
         self._shield = shield
         self._calls = calls
@@ -205,9 +210,9 @@ class QueueLane:
         deadline = min(order.deadline for order in orders)
         answer = self._calls.next(settlements, wanted, self._prefetch.bytes_max, deadline)
         self._keep(answer, wanted)
-        lost = {settlements[index].claim for index in answer.lost}
+        lost = {settlements[index].subject for index in answer.lost}
         for order in orders:
-            order.lost |= {each.claim for each in order.settlements} & lost
+            order.lost |= {each.claim for each in order.settlements if each.subject in lost}
             if order.lost and answer.in_doubt:
                 order.end(OutcomeUnknown("an answer was lost, and now the claim is; it may or may not have been done"))
             elif not order.graves:
@@ -215,6 +220,11 @@ class QueueLane:
 
     def _wanted(self, orders: list[Order], settlements: Sequence[Settlement]) -> int:
         if self._is_last:
+            return 0
+        if self._alone is not None and self._alone.is_held(monotonic()):
+            # A record that kills its reader in its last attempt must not take the last attempt of another along.
+            self.is_waiting = any(order.wanted for order in orders)
+            self.due_at = self._alone.expires_at
             return 0
         asked = sum(order.wanted for order in orders)
         held = len(self._buffer)
@@ -226,6 +236,8 @@ class QueueLane:
         with self._buffer_mutex:
             for piece in answer.claimed:
                 self._buffer.add(piece.claim, piece.ranges, piece.batch)
+                if piece.claim.attempt == self._max_attempts:
+                    self._alone = piece.claim
             self.exhausted += answer.exhausted
             if wanted:
                 self.due_at = None if answer.due_s is None else monotonic() + answer.due_s
