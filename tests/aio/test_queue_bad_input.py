@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import psycopg
@@ -100,7 +103,7 @@ async def test_settlements_that_cannot_be(db_url: str) -> None:
                     await got[0].nack(delay_s=seconds)
                 with pytest.raises(errors.InvalidArgument):
                     await got[0].extend(seconds)
-            for call in (
+            calls: list[Callable[[], Awaitable[None]]] = [
                 lambda: got[0].nack(delay_s=3601),
                 lambda: got[0].extend(86_401),
                 lambda: got[0].reject(None),  # type: ignore[arg-type]
@@ -114,7 +117,8 @@ async def test_settlements_that_cannot_be(db_url: str) -> None:
                 lambda: queue.ack("text"),  # type: ignore[arg-type]
                 lambda: queue.ack([got[0], got[0]]),
                 lambda: tl.queue("orders", "billing").ack(got),
-            ):
+            ]
+            for call in calls:
                 with pytest.raises(errors.InvalidArgument):
                     await call()
             table = sql(db_url, "select min(table_no) from trunkline.queue_part")
@@ -123,9 +127,12 @@ async def test_settlements_that_cannot_be(db_url: str) -> None:
             await got[0].ack()
             await got[1].nack()
             for delivery in got[:2]:
-                for call in (delivery.ack, delivery.nack, lambda each=delivery: each.extend(5)):
-                    with pytest.raises(errors.InvalidArgument, match="settled already"):
-                        await call()
+                with pytest.raises(errors.InvalidArgument, match="settled already"):
+                    await delivery.ack()
+                with pytest.raises(errors.InvalidArgument, match="settled already"):
+                    await delivery.nack()
+                with pytest.raises(errors.InvalidArgument, match="settled already"):
+                    await delivery.extend(5)
             with pytest.raises(errors.InvalidArgument):
                 await queue.ack(got)
             await got[2].ack()
@@ -172,3 +179,38 @@ async def test_a_queue_that_was_deleted(db_url: str) -> None:
             for call in (queue.receive, delivery.ack, delivery.ack):
                 with pytest.raises(errors.NotFound, match="deleted"):
                     await call()
+
+
+FORK = """
+import os, sys, trunkline
+from trunkline.errors import Closed
+
+tl = trunkline.connect(sys.argv[1])
+tl.create_topic("t")
+tl.publish_many("t", [b"1", b"2", b"3"])
+queue = tl.queue("t", "q")
+first, second = queue.receive(2)
+child = os.fork()
+if child == 0:
+    refused = 0
+    for call in (queue.receive, first.ack, lambda: queue.nack([first]), lambda: next(iter(queue)), queue.close):
+        try:
+            call()
+        except Closed:
+            refused += 1
+    tl.close()
+    os._exit(refused)
+_, status = os.waitpid(child, 0)
+first.ack()
+assert len(queue.receive()) == 1
+queue.close()
+tl.close()
+print(os.waitstatus_to_exitcode(status))
+"""
+
+
+async def test_a_queue_is_refused_in_a_forked_child_which_leaves_the_parents_alone(db_url: str) -> None:
+    done = subprocess.run(  # noqa: ASYNC221 - nothing else runs meanwhile
+        [sys.executable, "-W", "ignore", "-c", FORK, db_url], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "5\n", done.stderr

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import psycopg
 import pytest
 
 import trunkline.aio
 from tests.aio.shim import Gate, at_once
 from trunkline import ClientSettings, Message, TopicSettings, errors
+from trunkline.client.aio.server import Server
 
 
 def sql(db_url: str, statement: str) -> object:
@@ -439,8 +442,19 @@ async def test_an_ordered_queue_gives_back_a_range_as_one(db_url: str) -> None:
             assert seen == list(range(2, 21))
 
 
-async def test_large_records_are_fetched_and_a_batch_is_fetched_once(db_url: str) -> None:
-    """Method: one by one out of a batch of 200 KiB; what was read of its segment tells how often it was fetched."""
+async def test_large_records_are_fetched_and_a_batch_is_fetched_once(
+    db_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: one by one out of a batch of 200 KiB; reads are counted."""
+    reads = 0
+    read = Server.read
+
+    async def counted(self: Server, *arguments: Any, **options: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return await read(self, *arguments, **options)
+
+    monkeypatch.setattr(Server, "read", counted)
     async with trunkline.aio.connect(db_url) as tl:
         await tl.create_topic("orders")
         payloads = [b"%d" % number + b"x" * 2000 for number in range(100)]
@@ -450,6 +464,7 @@ async def test_large_records_are_fetched_and_a_batch_is_fetched_once(db_url: str
             assert [each.payload for each in got] == payloads[:50]
             await queue.nack(got[10:20])
             rest = await all_of(queue, 60)
+            assert reads == 1
             assert sorted(each.payload for each in rest) == sorted([*payloads[10:20], *payloads[50:]])
             await queue.ack([*got[:10], *got[20:], *rest])
         await tl.publish("orders", b"y" * 900_000)
@@ -459,7 +474,7 @@ async def test_large_records_are_fetched_and_a_batch_is_fetched_once(db_url: str
 
 
 async def test_what_waited_in_memory_is_held_for_longer_before_it_is_handed_out(db_url: str) -> None:
-    """Method: the deadline is so short that every record that lay in memory for a moment is past the half of it."""
+    """Method: the reader's clock is moved on by moving the time back until which it thinks that it holds the claim."""
     async with trunkline.aio.connect(db_url) as tl:
         await tl.create_topic("orders")
         await tl.publish_many("orders", numbered(10))
@@ -495,7 +510,8 @@ async def test_tables_that_are_full_are_left_for_new_ones(db_url: str) -> None:
         async with tl.queue("orders", "billing", prefetch=0) as queue:
             assert await queue.receive() == []
             old = sql(db_url, "select min(table_no) from trunkline.queue_part")
-            (held,) = [await tl.publish("orders", b"held")] and await queue.receive()
+            await tl.publish("orders", b"held")
+            (held,) = await queue.receive()
             sql(db_url, "update trunkline.queue set table_bytes = 65536")
             while sql(db_url, f"select to_regclass('trunkline.claim_{old}')"):
                 await tl.publish_many("orders", numbered(20))
