@@ -1,4 +1,4 @@
-"""Trunkline's queues as a side: through the client, and by its SQL function alone."""
+"""Trunkline's queues as a side: through the client, and by its SQL functions alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 import trunkline
 from benchmarks.baselines.rows import connect
@@ -27,8 +28,14 @@ from trunkline.queue_next(%(queue)s::int4, %(parts)b::int4[], %(claims)b::int8[]
     %(seqs)b::int4[], %(kinds)s::text[], %(offsets)s::text[], %(delays)s::float8[], %(max_records)s::int4,
     %(bytes_max)s::int8, %(start)s::int4, %(holder)s)
 """
+_STEP = """
+select is_done, next_no, next_token, payloads
+from {step}(%(part)s::int4, %(claim)s::int8, %(token)s::int8, 1, null, %(records)s::int4, %(max_records)s::int4,
+    %(holder)s)
+"""
 _ENTER = """
-select e.queue_id, e.part_ids, t.topic_id
+select e.queue_id, e.part_ids, t.topic_id,
+    (select max(p.table_no) from trunkline.queue_table p where p.queue_id = e.queue_id)
 from trunkline.topic t, trunkline.queue_enter(t.topic_id, %s, true, 'earliest', %s) e where t.name = %s
 """
 _READ = """
@@ -108,7 +115,7 @@ class ReadingCounter:
 
 @dataclass(frozen=True)
 class BareQueues(Queues):
-    """The same by ``queue_next`` alone, prepared and in binary: what the server makes of it."""
+    """The same by the functions that the client calls, prepared and in binary: what the server makes of it."""
 
     name: str = "ours, bare"
 
@@ -119,35 +126,56 @@ class BareQueues(Queues):
 
 
 class Caller:
-    """One session that calls queue_next. It never waits: what it does for long is only to call."""
+    """One session that calls the functions of a queue: the short one for what is usual, queue_next for the rest. It
+    never waits."""
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], log: int, desk: Desk) -> None:
         self._cursor = connection.cursor(binary=True)
-        ((queue_id, part_ids, topic_id),) = self._cursor.execute(
+        ((queue_id, part_ids, topic_id, table_no),) = self._cursor.execute(
             _ENTER, [QUEUE, desk.ack_deadline_s, topic_name(log)]
         ).fetchall()
         self._partitions = {part_id: partition for partition, part_id in enumerate(part_ids)}
         self._topic_id = topic_id
-        self._arguments = {
-            "queue": queue_id,
-            "start": part_ids[desk.number % len(part_ids)],
-            "bytes_max": BYTES_MAX,
-            "holder": f"worker {desk.number}",
-        }
+        self._step = sql.SQL(_STEP).format(step=sql.Identifier("trunkline", f"claim_{table_no}_step"))
+        self._arguments = {"queue": queue_id, "bytes_max": BYTES_MAX, "holder": f"worker {desk.number}"}
+        self._part_id = part_ids[desk.number % len(part_ids)]
+        """Where it claims first."""
         self._batch_records = desk.batch_records
         self._held: dict[tuple[int, int], int] = {}
         """Part and number of each claim: its token."""
+        self._records = 0
 
     def take(self, wait_s: float = 0.0) -> list[bytes]:
         assert not wait_s
-        return self._called(self._batch_records, [])
+        self._held = {}
+        return self._stepped(self._batch_records)
 
     def done(self) -> None:
-        self._called(0, ["a"] * len(self._held))
+        self._stepped(0)
 
     def step(self, wait_s: float = 0.0) -> list[bytes]:
         assert not wait_s
-        return self._called(self._batch_records, ["a"] * len(self._held))
+        return self._stepped(self._batch_records)
+
+    def _stepped(self, max_records: int) -> list[bytes]:
+        """Acknowledge what is held, if anything, and take so many."""
+        kinds = ["a"] * len(self._held)
+        if len(self._held) <= 1:
+            ((self._part_id, claim_no), token), *_ = [*self._held.items(), ((self._part_id, None), None)]
+            wanted = {"part": self._part_id, "claim": claim_no, "token": token, "records": self._records}
+            wanted |= {"max_records": max_records, "holder": self._arguments["holder"]}
+            ((is_done, next_no, next_token, payloads),) = self._cursor.execute(
+                self._step, wanted, prepare=True
+            ).fetchall()
+            if is_done:
+                self._held, kinds = {}, []
+            if next_no is not None:
+                self._held = {(self._part_id, next_no): next_token}
+                self._records = len(payloads)
+                return list(payloads)
+            if not max_records and not kinds:
+                return []
+        return self._called(max_records, kinds)
 
     def put_back(self, delay_s: float) -> None:
         """Give back what was taken last, for so long."""
@@ -164,12 +192,15 @@ class Caller:
             "offsets": [None] * len(claims),
             "delays": [delay_s] * len(claims),
             "max_records": max_records,
+            "start": self._part_id,
         }
         rows = self._cursor.execute(_NEXT, arguments, prepare=True).fetchall()
         *pieces, (*_, lost) = rows
         assert not lost, f"claims were lost: {lost}"
         self._held = {(piece[0], piece[1]): piece[2] for piece in pieces}
-        return [payload for piece in pieces for payload in self._payloads(piece)]
+        payloads = [payload for piece in pieces for payload in self._payloads(piece)]
+        self._records = len(payloads)
+        return payloads
 
     def _payloads(self, piece: tuple[Any, ...]) -> list[bytes]:
         part_id, _, _, first, count, payloads, joined, lengths, _ = piece

@@ -1,7 +1,7 @@
 """One record is put back for an hour, and a million others are acknowledged before it is due: what a claim costs then.
 
-The hour is one of the database's own clock, ``clock_now``, which the benchmark moves on. Claims are made by queue_next
-alone: whatever a client costs on top would only hide that they grow dearer.
+The hour is one of the database's own clock, ``clock_now``, which the benchmark moves on. Claims are made by the SQL
+functions alone: whatever a client costs on top would only hide that they grow dearer.
 """
 
 from __future__ import annotations

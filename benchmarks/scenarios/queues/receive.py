@@ -1,6 +1,6 @@
 """``receive(1)`` where records were published in batches of 1,000, against where they were published one by one.
 
-One worker, nothing claimed ahead; the two alternate in small slices. Then the same by queue_next alone.
+One worker, nothing claimed ahead; the two alternate in small slices. Then the same by the SQL functions alone.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from benchmarks.baselines import pgbench
 from benchmarks.baselines.claims import kept_to_the_index
-from benchmarks.baselines.jobs_table import Deleted, Hidden, Table, pgbench_scripts
+from benchmarks.baselines.jobs_table import Deleted, Hidden, pgbench_scripts
 from benchmarks.bench import Bench, Scenario
 from benchmarks.lines import Finding, paired
 from benchmarks.shifts import BATCH_RECORDS, PARTITIONS, WORKERS, Run, Shift, Sizes, fill
 
-SIDES: dict[str, Table] = {"queue-pgbench.hidden": Hidden(), "queue-pgbench.deleted": Deleted()}
+SIDES: dict[str, Hidden | Deleted] = {"queue-pgbench.hidden": Hidden(), "queue-pgbench.deleted": Deleted()}
 
 
 def measure(bench: Bench) -> Iterator[Finding]:
@@ -31,7 +31,7 @@ def measure(bench: Bench) -> Iterator[Finding]:
         yield paired(name, driver, bare)
 
 
-def _under_pgbench(bench: Bench, program: str, side: Table, run: Run, deadline_s: float) -> float:
+def _under_pgbench(bench: Bench, program: str, side: Hidden | Deleted, run: Run, deadline_s: float) -> float:
     """As many records as the workers had, but for a few: nobody may find an empty table."""
     url = bench.url("fast")
     with bench.log(side, PARTITIONS) as log:
