@@ -451,6 +451,20 @@ def test_a_queue_pauses_where_too_much_fails(
     assert bool(reader.claim().claims) is not is_paused
 
 
+def test_a_queue_pauses_where_deadlines_pass_and_nobody_says_a_word(make_queue: MakeQueue, clock: Clock) -> None:
+    """Readers that die do not give anything back: who takes over notices."""
+    queue = make_queue(ack_deadline_s=10.0, pause_above=0.5)
+    queue.publish(101)
+    reader = queue.reader()
+    reader.take(100)
+    clock.advance(10)
+    assert len(reader.claim(200).offsets) == 101
+    ((is_paused, reason),) = queue.sql("select paused_at is not null, pause_reason from trunkline.queue")
+    assert is_paused
+    assert reason == "100 of the last 100 deliveries failed"
+    assert reader.claim().claims == []
+
+
 # -- what it costs, and who may --
 
 

@@ -27,17 +27,18 @@ set search_path = pg_catalog, trunkline, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
-    queue   record;
-    place   record;
-    part    record;
-    step    record;
-    number  integer;
-    piece   trunkline.claim_row;
-    lost    integer[];
-    due     timestamptz := 'infinity';
-    is_full boolean := false;
-    is_busy boolean := false;
-    taken   integer := 0;
+    queue    record;
+    place    record;
+    part     record;
+    step     record;
+    number   integer;
+    piece    trunkline.claim_row;
+    lost     integer[];
+    due      timestamptz := 'infinity';
+    is_full  boolean := false;
+    is_busy  boolean := false;
+    is_retry boolean := false;
+    taken    integer := 0;
 begin
     select q.topic_id, q.ack_deadline_s, q.max_attempts, q.is_ordered, q.paused_at is not null as is_paused, q.pause_above
     into queue from trunkline.queue q where q.queue_id = queue_next.queue_id;
@@ -111,6 +112,7 @@ begin
                             taken := taken + piece.record_count;
                             due := least(due, piece.append_time);
                         else
+                            is_retry := is_retry or piece.attempt > 1;
                             return next piece;
                         end if;
                     end loop;
@@ -119,6 +121,9 @@ begin
             end loop;
             exit when taken > 0 or not is_busy;
         end loop;
+        if is_retry and queue.pause_above is not null then
+            perform trunkline.queue_break(queue_id);
+        end if;
         if random() < 0.01 then
             is_full := trunkline.queue_is_full(queue_id);
         end if;
