@@ -1,5 +1,5 @@
-"""What a test of a queue writes down: what was handed to whom, which settlements were asked for and how they were answered,
-what the floor was; and at the end what the server has kept of claims, row by row.
+"""What a test of a queue writes down: what was handed to whom, which settlements were asked for and how they were
+answered, what the floor was; and at the end what the server has kept of claims, row by row.
 
 Moments are ticks of one clock, of a recorder or of the machine, in seconds where deadlines are compared.
 """
@@ -84,8 +84,8 @@ class Floor:
 
 @dataclass
 class QueueHistory:
-    """What happened to one queue, whose partitions have the records ``[starts, ends)``. ``buried``: the origins of all dead
-    letters. ``is_finished``: everything should be done. ``max_attempts``: where the queue has a limit."""
+    """What happened to one queue, whose partitions have the records ``[starts, ends)``. ``buried``: the origins of
+    all dead letters. ``is_finished``: everything should be done. ``max_attempts``: where the queue has a limit."""
 
     handed: list[Handed] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
@@ -100,7 +100,7 @@ class QueueHistory:
     is_ordered: bool = False
 
     def chains(self) -> Iterator[tuple[Place, list[tuple[Row, str | None]]]]:
-        """Of each record, the claims and tickets that had it, in order, with how it left each; None where it is there still."""
+        """Of each record, the claims and tickets that had it, in order, with how it left each, if it did."""
         left = self._left()
         found: dict[Place, list[tuple[Row, str | None]]] = defaultdict(list)
         for row in sorted(self.rows, key=lambda row: (row.partition, row.claim_no)):
@@ -128,8 +128,9 @@ class QueueHistory:
         answers = [each.answer for each in self.settled]
         kinds = [each.kind for each in self.closures]
         return (
-            f"{sum(self.ends[p] - self.starts.get(p, 1) for p in self.ends)} records, {len(self.handed)} claims handed out "
-            f"of {sum(row.kind == 'c' for row in self.rows)}, {len(answers)} settlements ({answers.count('done')} done, "
+            f"{sum(self.ends[p] - self.starts.get(p, 1) for p in self.ends)} records, "
+            f"{len(self.handed)} claims handed out of {sum(row.kind == 'c' for row in self.rows)}, "
+            f"{len(answers)} settlements ({answers.count('done')} done, "
             f"{answers.count('lost')} lost, {answers.count('unknown')} unknown), {kinds.count('t')} taken over, "
             f"{len(self.buried)} dead letters, {kinds.count('x')} gone by retention"
         )

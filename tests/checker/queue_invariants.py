@@ -107,9 +107,7 @@ def zombie_ack(history: QueueHistory) -> Iterator[Violation]:
 
 def lost_ack(history: QueueHistory) -> Iterator[Violation]:
     """What was answered as done is done: the record left the claim by it, for ever."""
-    left = {
-        (row.partition, row.claim_no, place[1]): kind for place, chain in history.chains() for row, kind in chain
-    }
+    left = {(row.partition, row.claim_no, place[1]): kind for place, chain in history.chains() for row, kind in chain}
     for each in history.settled:
         if each.answer == "done" and each.kind != "e":
             missing = [o for o in each.offsets if left.get((each.partition, each.claim_no, o)) != each.kind]
@@ -125,7 +123,9 @@ def robbed(history: QueueHistory) -> Iterator[Violation]:
         claim = handed.get((each.partition, each.claim_no, each.reader))
         if claim is None or not each.offsets <= claim.offsets:
             continue
-        limits = [before.get((each.partition, each.claim_no, o), claim.invoked + claim.deadline_s) for o in each.offsets]
+        limits = [
+            before.get((each.partition, each.claim_no, o), claim.invoked + claim.deadline_s) for o in each.offsets
+        ]
         if each.answer == "lost" and limits and each.ended < min(limits):
             yield Violation("robbed", f"{_settling(each)} was refused before its deadline")
         for offset in each.offsets:
@@ -143,7 +143,9 @@ def uncounted(history: QueueHistory) -> Iterator[Violation]:
             if row.kind == "c":
                 expected = tried + 1 if limit is None or tried < limit else limit
                 if row.attempt != expected:
-                    yield Violation("uncounted", f"{_shown(row)} of {_at(place)} is attempt {row.attempt}, not {expected}")
+                    yield Violation(
+                        "uncounted", f"{_shown(row)} of {_at(place)} is attempt {row.attempt}, not {expected}"
+                    )
                 tried = max(row.attempt - 1, 0) if left == "r" else row.attempt
 
 
@@ -183,7 +185,9 @@ def buried_once(history: QueueHistory) -> Iterator[Violation]:
     letters = Counter(history.buried)
     for place in sorted(gone | set(letters)):
         if letters[place] != (place in gone):
-            text = f"{_at(place)} is {letters[place]} times among the dead letters, and {'' if place in gone else 'not '}"
+            text = (
+                f"{_at(place)} is {letters[place]} times among the dead letters, and {'' if place in gone else 'not '}"
+            )
             yield Violation("buried-once", f"{text}settled as one")
 
 

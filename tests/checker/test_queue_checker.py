@@ -17,12 +17,16 @@ ALL = frozenset({1, 2, 3})
 NONE: frozenset[int] = frozenset()
 
 
-def handed(claim_no: int = 1, offsets: Iterable[int] = ALL, *, at: float = 1, reader: str = "a", **others: Any) -> Handed:
+def handed(
+    claim_no: int = 1, offsets: Iterable[int] = ALL, *, at: float = 1, reader: str = "a", **others: Any
+) -> Handed:
     given_ = {"attempt": 1, "deadline_s": 10.0, **others}
     return Handed(reader, 0, claim_no, offsets=frozenset(offsets), invoked=at - 0.5, at=at, **given_)
 
 
-def settled(kind: Any = "a", offsets: Iterable[int] = ALL, *, at: float = 2, claim_no: int = 1, **others: Any) -> Settled:
+def settled(
+    kind: Any = "a", offsets: Iterable[int] = ALL, *, at: float = 2, claim_no: int = 1, **others: Any
+) -> Settled:
     given_ = {"reader": "a", "answer": "done", **others}
     return Settled(
         partition=0, claim_no=claim_no, kind=kind, offsets=frozenset(offsets), invoked=at, ended=at + 0.5, **given_

@@ -10,8 +10,8 @@ from tests.checker.queue_history import Closure, QueueHistory, Row
 from tests.queues.driver import expand
 
 KEEP = """
-create table public.kept_claim (partition_id integer, claim_no bigint, kind text, attempt integer, offsets int8multirange,
-    at timestamptz, deadline timestamptz, token bigint, primary key (partition_id, claim_no));
+create table public.kept_claim (partition_id integer, claim_no bigint, kind text, attempt integer, offsets
+    int8multirange, at timestamptz, deadline timestamptz, token bigint, primary key (partition_id, claim_no));
 create table public.kept_closure (partition_id integer, claim_no bigint, seq integer, kind text, remains int8multirange,
     primary key (partition_id, claim_no, seq));
 create function public.keep_claim() returns trigger language plpgsql security definer as $$
@@ -49,14 +49,16 @@ create event trigger keep_tables on ddl_command_end when tag in ('CREATE TABLE')
 """
 CLAIMS = (
     "select p.partition, k.claim_no, k.kind, k.attempt, k.offsets, extract(epoch from k.at)::float8,"
-    " extract(epoch from k.deadline)::float8 from public.kept_claim k join trunkline.topic_partition p using (partition_id)"
-    " where k.kind in ('c', 't')"
+    " extract(epoch from k.deadline)::float8"
+    " from public.kept_claim k join trunkline.topic_partition p using (partition_id) where k.kind in ('c', 't')"
 )
 CLOSURES = (
     "select p.partition, k.claim_no, k.seq, k.kind, k.remains"
     " from public.kept_closure k join trunkline.topic_partition p using (partition_id)"
 )
-RANGES = 'select r.partition, r."start", r."end" from trunkline.topic t, trunkline.log_range(t.topic_id) r where t.name = %s'
+RANGES = (
+    'select r.partition, r."start", r."end" from trunkline.topic t, trunkline.log_range(t.topic_id) r where t.name = %s'
+)
 
 
 def keep(url: str) -> None:

@@ -1,4 +1,4 @@
-"""Queues in the file's own database, sessions that can be left waiting, seeds that are printed, servers to be killed."""
+"""Queues in the file's own database, sessions that can be left waiting, printed seeds, servers to be killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A queue in plain SQL: readers that claim and settle by ``queue_next`` alone, and the server's clock in a test's hand."""
+"""A queue in plain SQL: readers that claim and settle by ``queue_next``, and the server's clock in a test's hand."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.concurrency.sessions import APPEND, ROLL, Session, append_parameters
 Kind = Literal["a", "n", "r", "d", "j", "e"]
 
 ENTER = (
-    "select queue_id, part_ids from trunkline.queue_enter((select topic_id from trunkline.topic where name = %(topic)s),"
-    " %(name)s, true, %(start)s, %(ack_deadline_s)s, %(max_attempts)s, %(dead_letter)s, %(is_ordered)s,"
-    " %(pause_above)s, %(bury_expired)s)"
+    "select queue_id, part_ids from trunkline.queue_enter("
+    "(select topic_id from trunkline.topic where name = %(topic)s), %(name)s, true, %(start)s, %(ack_deadline_s)s,"
+    " %(max_attempts)s, %(dead_letter)s, %(is_ordered)s, %(pause_above)s, %(bury_expired)s)"
 )
 NEXT = (
     "select * from trunkline.queue_next(%(queue_id)s::int4, %(part_ids)s::int4[], %(claim_nos)s::int8[],"
@@ -186,9 +186,13 @@ class Reader:
     def extend(self, claim: Claim, delay_s: float) -> bool:
         return self.settle(claim, "e", delay_s=delay_s)
 
-
     def step(
-        self, claim: Claim | None, offsets: Iterable[int] | None = None, *, part_id: int | None = None, max_records: int = 0
+        self,
+        claim: Claim | None,
+        offsets: Iterable[int] | None = None,
+        *,
+        part_id: int | None = None,
+        max_records: int = 0,
     ) -> tuple[bool, Claim | None]:
         """The short way, as clients go: acknowledge one claim, or claim more from one part, or both. Whether it was
         acknowledged, and what was claimed; what the short way does not do is left undone."""
@@ -208,7 +212,9 @@ class Reader:
         taken = tuple(range(first, first + size))
         partition = self.part_ids.index(part_id)
         along = dict(zip(taken, payloads, strict=True))
-        return is_done, Claim(part_id, partition, number, token, 1, 0.0, is_exhausted=False, offsets=taken, payloads=along)
+        return is_done, Claim(
+            part_id, partition, number, token, 1, 0.0, is_exhausted=False, offsets=taken, payloads=along
+        )
 
     def ack_shortly(self, claim: Claim, offsets: Iterable[int] | None = None) -> bool:
         """By the short way, where it can be done, as clients do."""
@@ -234,7 +240,9 @@ class Part:
 class Queue:
     """A topic ``t`` with a queue ``q``, and whoever administers them, on a session that commits by itself."""
 
-    def __init__(self, url: str, *, partitions: int = 1, topic: str = "t", is_new: bool = True, **settings: Any) -> None:
+    def __init__(
+        self, url: str, *, partitions: int = 1, topic: str = "t", is_new: bool = True, **settings: Any
+    ) -> None:
         self.url = url
         self.topic = topic
         self.admin = psycopg.connect(url, autocommit=True, application_name="admin")

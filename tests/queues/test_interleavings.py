@@ -1,4 +1,4 @@
-"""Readers that meet, in orders that are forced: of two only one wins, nobody waits who need not, nothing is held by two."""
+"""Readers that meet, in orders that are forced: only one wins, nobody waits who need not, nothing is held by two."""
 
 from __future__ import annotations
 
@@ -208,8 +208,8 @@ def test_a_nack_waits_for_a_claim_and_is_not_passed_over(
 def test_two_who_give_back_in_different_parts_and_claim_do_not_wait_for_each_other(
     make_queue: MakeQueue, sessions: Sessions
 ) -> None:
-    """Each gives back in one part and then looks for records in all of them, in one call. Others hold their claims for a
-    moment, so that both have locked their parts before either looks."""
+    """Each gives back in one part and then looks for records in all of them, in one call. Others hold their claims
+    for a moment, so that both have locked their parts before either looks."""
     queue = make_queue(partitions=2, ack_deadline_s=60.0)
     queue.publish(1, partition=0)
     queue.publish(1, partition=1)
@@ -307,6 +307,45 @@ def test_others_that_meet_the_move_of_a_part(
     assert (part.in_flight, part.waiting) == ((4, 0) if kind == "claim" else (0, 2))
     assert queue.move() == 0
     assert queue.describe() == part
+
+
+def test_whoever_moves_parts_and_a_reader_of_two_do_not_wait_for_each_other(
+    make_queue: MakeQueue, sessions: Sessions
+) -> None:
+    """A claim of one part is being acknowledged, so that this part cannot be moved now. Somebody gives back in the
+    other part, then in this one. Which part is moved first is chance, so it is done again and again."""
+    queue = make_queue(partitions=2, ack_deadline_s=60.0)
+    slow, giver, mover = (Party(queue, sessions, name) for name in ("slow", "giver", "mover"))
+    for _ in range(6):
+        queue.publish(1, partition=0)
+        queue.publish(1, partition=0)
+        queue.publish(1, partition=1)
+        claims = [slow.do(lambda: slow.reader.take(1)) for _ in range(3)]
+        slow.commit()
+        acked, given = (claim for claim in claims if claim.partition == 0)
+        (other,) = (claim for claim in claims if claim.partition == 1)
+        slow.do(lambda acked=acked: slow.reader.ack(acked))  # type: ignore[misc]
+        giver.do(lambda other=other: giver.reader.nack(other, delay_s=50))  # type: ignore[misc]
+        queue.sql("select trunkline.queue_roll(%s, true)", [queue.queue_id])
+        moved = mover.session.do(lambda: _move_and_commit(mover))
+        wait_until(
+            lambda moved=moved: moved.done() or sessions.watcher.blocked_by(mover.session, giver.session),  # type: ignore[misc]
+            "the mover is done, or waits",
+        )
+        assert giver.do(lambda given=given: giver.reader.nack(given, delay_s=50))  # type: ignore[misc]
+        giver.commit()
+        assert moved.result(WAIT_S) in (1, 2)
+        slow.commit()
+        assert queue.move() == 0
+        queue.sql("select trunkline.queue_drop_old()")
+    assert (queue.describe(0).waiting, queue.describe(1).waiting) == (6, 6)
+
+
+def _move_and_commit(mover: Party) -> int:
+    row = mover.session.connection.execute("select trunkline.queue_move_parts(%s)", [mover.reader.queue_id]).fetchone()
+    mover.session.connection.commit()
+    assert row is not None
+    return int(row[0])
 
 
 # -- the floor --

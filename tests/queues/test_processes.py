@@ -42,7 +42,9 @@ def _settle_late(zombie: QueueProcess, heir: QueueProcess, how: str) -> None:
     assert sorted(place[1] for place in late["lost"]) == offsets, "refused, and each is named"
 
 
-@pytest.mark.parametrize("zombies", [pytest.param(20, id="short"), pytest.param(200, id="long", marks=pytest.mark.chaos)])
+@pytest.mark.parametrize(
+    "zombies", [pytest.param(20, id="short"), pytest.param(200, id="long", marks=pytest.mark.chaos)]
+)
 def test_every_late_settlement_of_a_stopped_process_is_refused(
     own_url: str, tmp_path: Path, seed: int, zombies: int
 ) -> None:
@@ -82,9 +84,9 @@ def _clear(queue: Fleet, reader: QueueProcess) -> None:
 def test_S0_22_readers_and_publishers_are_killed_at_random(
     own_url: str, tmp_path: Path, seed: int, each: int, seconds: float
 ) -> None:
-    """Publishers and readers work while one after the other is killed with SIGKILL and replaced, and the tables of claims
-    are rolled. Every record is acknowledged, none is held by two, nothing that was acknowledged comes again, and the
-    floor passes nothing."""
+    """Publishers and readers work while one after the other is killed with SIGKILL and replaced, and the tables of
+    claims are rolled. Every record is acknowledged, none is held by two, nothing that was acknowledged comes again,
+    and the floor passes nothing."""
     chance = random.Random(seed)
     with fleet(own_url, tmp_path, seed, ack_deadline_s=2.0, partitions=4) as queue:
         for process in [queue.start_soon(prefetch=chance.choice([0, 20])) for _ in range(each)]:
@@ -130,8 +132,7 @@ def test_S2_15_a_record_that_kills_its_readers_ends_among_the_dead_letters(
 ) -> None:
     """Readers exit at once when they see it. Each time another is started; attempts are counted though nobody lives to
     count them. In the end it is buried, and all others are delivered."""
-    settings = {"ack_deadline_s": 0.5, "max_attempts": 3, "dead_letter": "dead"}
-    with fleet(own_url, tmp_path, seed, **settings) as queue:
+    with fleet(own_url, tmp_path, seed, ack_deadline_s=0.5, max_attempts=3, dead_letter="dead") as queue:
         with trunkline.connect(own_url) as tl:
             tl.publish_many("t", [b"x"] * 10 + [POISON] + [b"x"] * 10)
         queue.start(prefetch=0)

@@ -1,5 +1,5 @@
-"""A queue against a model of it, in random order: claim, partial acknowledgement, nack with delay, extension, expiry, release,
-crash, new tables, delayed publish, dead letters that are published again, retention."""
+"""A queue against a model of it, in random order: claim, partial acknowledgement, nack with delay, extension,
+expiry, release, crash, new tables, delayed publish, dead letters that are published again, retention."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ delays = st.sampled_from([0.0, 1.0, 7.0, 30.0])
 
 @dataclass
 class Kept:
-    """What the model knows of a record. ``due``: from when it may be handed out, while it is open. ``holder``: the claim
-    that has it. ``end``: how it ended."""
+    """What the model knows of a record. ``due``: from when it may be handed out, while it is open. ``holder``: the
+    claim that has it. ``end``: how it ended."""
 
     due: float
     tried: int = 0
@@ -78,7 +78,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.buried = 0
 
     @initialize(
-        partitions=st.integers(1, 2), max_attempts=st.sampled_from([None, 1, 3]), is_ordered=st.booleans(), data=st.data()
+        partitions=st.integers(1, 2),
+        max_attempts=st.sampled_from([None, 1, 3]),
+        is_ordered=st.booleans(),
+        data=st.data(),
     )
     def create(self, partitions: int, max_attempts: int | None, data: st.DataObject, *, is_ordered: bool) -> None:
         self.max_attempts, self.is_ordered = max_attempts, is_ordered
@@ -164,8 +167,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(max_records=st.sampled_from([1, 2, 5, 100]))
     def claim(self, max_records: int) -> None:
-        """Whatever comes is to be had, is counted, and is now this claim's alone; nothing comes only where nothing is to
-        be had."""
+        """Whatever comes is to be had, is counted, and is now this claim's alone; nothing comes only where nothing
+        is to be had."""
         self._take(max_records)
 
     def _take(self, max_records: int) -> None:

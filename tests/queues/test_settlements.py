@@ -94,7 +94,9 @@ def _leap(claim: Claim) -> Settlement:
 
 
 @pytest.mark.parametrize(
-    "wrong", [_wrong_token, _no_token, _no_such_claim, _no_such_part, _not_held, _nothing, _leap], ids=lambda f: f.__name__
+    "wrong",
+    [_wrong_token, _no_token, _no_such_claim, _no_such_part, _not_held, _nothing, _leap],
+    ids=lambda f: f.__name__,
 )
 def test_a_settlement_that_is_wrong_is_lost_and_disturbs_no_other(queue: Queue, wrong: Any) -> None:
     queue.publish(3)

@@ -1,4 +1,4 @@
-"""What is known of claims moves to new tables, and retention takes the log from under them: nothing is lost or hangs."""
+"""What is known of claims moves to new tables, retention takes the log from under them: nothing is lost or hangs."""
 
 from __future__ import annotations
 
