@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 import psycopg
 import pytest
@@ -11,7 +12,7 @@ from benchmarks.baselines import pgbench
 from benchmarks.baselines.claims import kept_to_the_index
 from benchmarks.baselines.jobs_table import Deleted, Hidden, pgbench_scripts
 from benchmarks.business import Load
-from benchmarks.crew import Crew
+from benchmarks.crew import Crew, Job
 from benchmarks.desks import CounterSide, Desk, QueueSide
 from benchmarks.our_queues import QUEUE, BareQueues, Caller, Queues, unpacked
 from benchmarks.payloads import Tally
@@ -91,8 +92,9 @@ def test_a_worker_that_is_given_some_time_waits_for_what_is_to_come(db_url: str,
     side.open_queue(db_url, 1, DEADLINE_S)
     worker = Empty(side, db_url, 1, Desk(0, 10, 10, DEADLINE_S), jointly=True, duration_s=1.0)
     writer = Feed(side, db_url, 1, 0, PARTITIONS, 10, duration_s=0.2)
+    jobs: list[Job[Any]] = [worker, writer]
     with Crew(2) as crew:
-        done, fed = crew.run([worker, writer])
+        done, fed = crew.run(jobs)
     assert isinstance(done, Emptied)
     assert done.records > 0
     check(side, [fed.tally], [done.tally], side.left(db_url, 1))
@@ -126,7 +128,8 @@ def test_pgbench_does_the_same_with_the_tables(db_url: str, server: Server) -> N
     program = pgbench.find(server.binaries)
     if program is None:
         pytest.skip("there is no pgbench")
-    for log, side in zip(count(1), (Hidden(), Deleted())):
+    sides: list[QueueSide] = [Hidden(), Deleted()]
+    for log, side in zip(count(1), sides):
         fed = filled(db_url, side, log=log)
         script = pgbench_scripts(log, 10, DEADLINE_S)[side.name]
         assert all(rate > 0 for rate in pgbench.run(program, kept_to_the_index(db_url), [script] * 2, 5))

@@ -12,10 +12,9 @@ import msgspec
 from trunkline.engine.checks import check_key, check_time, check_topic_name
 from trunkline.engine.dead_letters import PREFIX
 from trunkline.errors import InvalidArgument
-from trunkline.records import Message, Record
+from trunkline.records import DELIVER_AFTER_HEADER, Message, Record
 
 REDRIVEN_HEADER = "trunkline-redriven"
-DELAY_HEADER = "trunkline-deliver-after"
 GROUP_PREFIX = "trunkline.redrive/"
 _NAME_MAX = 200
 
@@ -110,7 +109,7 @@ def unfit_reason(letter: Record, to: str | None) -> str | None:
 
 def sent_back(letter: Record) -> Message:
     """The record as it was, and where it was a dead letter. A delay that it was published with is over."""
-    gone = (REDRIVEN_HEADER, DELAY_HEADER)
+    gone = (REDRIVEN_HEADER, DELIVER_AFTER_HEADER)
     own = [pair for pair in letter.headers if not pair[0].startswith(PREFIX) and pair[0] not in gone]
     place = f"{letter.topic}/{letter.partition}/{letter.offset}".encode()
     return Message(letter.payload, key=letter.key, headers=[*own, (REDRIVEN_HEADER, place)])
