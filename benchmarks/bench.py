@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 import psycopg
 
@@ -15,7 +16,6 @@ from benchmarks.crew import Crew
 from benchmarks.environment import Environment
 from benchmarks.lines import Finding, Flush
 from benchmarks.place import Database
-from benchmarks.sides import Side
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,14 @@ class Scale:
 
 FULL = Scale("full", 5, 3, 1.0, 60.0, 5.0, (10**3, 10**5, 10**7), 10**9)
 QUICK = Scale("quick", 3, 1, 0.06, 8.0, 0.5, (10**3, 10**5, 10**6), 10**8)
+
+
+class Made(Protocol):
+    """What has logs, or queues, that are told apart by a number."""
+
+    def create(self, url: str, log: int, partitions: int) -> None: ...
+
+    def drop(self, url: str, log: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ class Bench:
         return self.database.programs
 
     @contextmanager
-    def log(self, side: Side, partitions: int) -> Iterator[int]:
+    def log(self, side: Made, partitions: int) -> Iterator[int]:
         """The number of a new log, which is dropped when the block ends well; else the database is, and soon."""
         number = next(self._logs)
         side.create(self.database.url, number, partitions)

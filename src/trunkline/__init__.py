@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from trunkline.client.sync.client import Client
     from trunkline.client.sync.consumer import Consumer
     from trunkline.client.sync.inbox import Inbox
+    from trunkline.client.sync.queue import Delivery, Queue
+    from trunkline.client.sync.redrive import DeadLetter, dead_letters, purge_letters, redrive
+    from trunkline.engine.redriving import LetterFilter, RedriveReport
     from trunkline.records import (
         Batch,
         BlockedKey,
@@ -57,6 +60,8 @@ __all__ = [
     "Consumer",
     "ConsumerSettings",
     "CursorMove",
+    "DeadLetter",
+    "Delivery",
     "GroupDescription",
     "GroupFailures",
     "GroupMember",
@@ -65,6 +70,7 @@ __all__ = [
     "GroupSummary",
     "HandlerSettings",
     "Inbox",
+    "LetterFilter",
     "Message",
     "OutboxColumns",
     "OutboxSource",
@@ -73,14 +79,19 @@ __all__ = [
     "PendingPosition",
     "PinnedPosition",
     "Position",
+    "Queue",
     "Record",
+    "RedriveReport",
     "RetentionStep",
     "Segment",
     "Topic",
     "TopicDescription",
     "TopicSettings",
     "connect",
+    "dead_letters",
     "errors",
+    "purge_letters",
+    "redrive",
 ]
 
 
@@ -89,7 +100,15 @@ _HOMES = {
     "App": "trunkline.client.sync.app",
     "Client": "trunkline.client.sync.client",
     "Consumer": "trunkline.client.sync.consumer",
+    "Delivery": "trunkline.client.sync.queue",
     "Inbox": "trunkline.client.sync.inbox",
+    "Queue": "trunkline.client.sync.queue",
+    "DeadLetter": "trunkline.client.sync.redrive",
+    "dead_letters": "trunkline.client.sync.redrive",
+    "purge_letters": "trunkline.client.sync.redrive",
+    "redrive": "trunkline.client.sync.redrive",
+    "LetterFilter": "trunkline.engine.redriving",
+    "RedriveReport": "trunkline.engine.redriving",
 } | dict.fromkeys(
     ("ClientSettings", "HandlerSettings", "ConsumerSettings", "OutboxColumns", "TopicSettings"), "trunkline.settings"
 )

@@ -38,7 +38,8 @@
     ├── ServerError              TL038   any other error of the server
     ├── EmbeddedServerError      TL040   the development server could not be started
     ├── QueryFailed              TL042   a query of a pipeline has ended with an error
-    └── TransactionTooLarge      TL043   a transaction that is to be delivered whole is over the consumer's limit
+    ├── TransactionTooLarge      TL043   a transaction that is to be delivered whole is over the consumer's limit
+    └── ClaimLost                TL044   records of a queue are no longer this reader's; others get them
 
 `code` is stable and is what programs compare; messages are for people and say what to do next.
 `retryable` says whether the same call may succeed later without a change. In SQL the same codes
@@ -241,6 +242,18 @@ class TransactionTooLarge(TrunklineError):
         self.partition = partition
         self.offset = offset
         self.transaction_id = transaction_id
+
+
+class ClaimLost(TrunklineError):
+    """Records of a queue are no longer held by whoever wants to settle them: their deadline has passed, or they were
+    given back. They were not settled. ``offsets`` are theirs, ``places`` the same as (partition, offset)."""
+
+    code = "TL044"
+
+    def __init__(self, message: str, *, places: Sequence[tuple[int, int]] = ()) -> None:
+        super().__init__(message)
+        self.places = list(places)
+        self.offsets = [offset for _, offset in places]
 
 
 def _tree(root: type[TrunklineError]) -> Iterator[type[TrunklineError]]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import repeat
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 Key: TypeAlias = str | bytes | None
 HeaderPairs: TypeAlias = tuple[tuple[str, bytes], ...]
@@ -21,12 +23,15 @@ Headers: TypeAlias = Mapping[str, str | bytes] | Sequence[tuple[str, str | bytes
 GROUP_KEY_HEADER = "trunkline-group-key"
 """The header that carries a group key, whoever publishes it."""
 
+DELIVER_AFTER_HEADER = "trunkline-deliver-after"
+"""The header that carries how many seconds after its append time a queue hands a record out, in decimal."""
+
 
 class Message(msgspec.Struct, frozen=True):
     """A record on its way out: what ``publish_many`` takes.
 
     ``key`` says to which partition it goes, as a tenant's id; ``group_key`` which records of that key are handled
-    together, as a user's id.
+    together, as a user's id. Queues hand it out ``deliver_after_s`` seconds after it was published.
     """
 
     payload: bytes
@@ -34,6 +39,7 @@ class Message(msgspec.Struct, frozen=True):
     headers: Headers = None
     partition: int | None = None
     group_key: Key = None
+    deliver_after_s: float = 0.0
 
 
 class Position(msgspec.Struct, frozen=True, gc=False):
@@ -146,6 +152,10 @@ class Batch(msgspec.Struct, frozen=True):
     def marked(self, mark: Callable[[int], None]) -> Iterator[GroupRecord]:
         """As iterating, for a consumer that wants to know which ones are done."""
         return map(GroupRecord, *self._fields(), repeat(mark))
+
+    def made_into(self, make: Callable[..., T], *further: object) -> Iterator[T]:
+        """As iterating, for a kind of record that has further fields, the same for all of them."""
+        return map(make, *self._fields(), *map(repeat, further))
 
     def _fields(self) -> tuple[Iterable[Any], ...]:
         return (

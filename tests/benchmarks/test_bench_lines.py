@@ -10,6 +10,7 @@ from benchmarks.groups import GROUPS
 from benchmarks.lines import Finding, Target, judged, load_targets, paired
 from benchmarks.log import LOG
 from benchmarks.outbox import OUTBOX
+from benchmarks.queues import QUEUES
 from benchmarks.spark import SPARK
 
 TARGETS = {
@@ -22,7 +23,7 @@ TARGETS = {
 
 
 def test_every_line_of_a_scenario_has_a_target_and_the_other_way_round() -> None:
-    benchmarks = (LOG, GROUPS, SPARK, OUTBOX)
+    benchmarks = (LOG, GROUPS, SPARK, OUTBOX, QUEUES)
     measured = [name for each in benchmarks for scenario in each.scenarios for name in scenario.lines]
     assert len(set(measured)) == len(measured)
     assert set(measured) == set(load_targets())

@@ -14,9 +14,22 @@ from trunkline.client.aio.app import App
 from trunkline.client.aio.client import AsyncClient
 from trunkline.client.aio.consumer import AsyncConsumer
 from trunkline.client.aio.inbox import AsyncInbox
+from trunkline.client.aio.queue import AsyncDelivery, AsyncQueue
+from trunkline.client.aio.redrive import dead_letters, purge_letters, redrive
 from trunkline.settings import ClientSettings
 
-__all__ = ["App", "AsyncClient", "AsyncConsumer", "AsyncInbox", "connect"]
+__all__ = [
+    "App",
+    "AsyncClient",
+    "AsyncConsumer",
+    "AsyncDelivery",
+    "AsyncInbox",
+    "AsyncQueue",
+    "connect",
+    "dead_letters",
+    "purge_letters",
+    "redrive",
+]
 
 
 class _Connecting:

@@ -73,6 +73,16 @@ def outbox(arguments: tuple[str, ...]) -> None:
     _become("outbox", arguments)
 
 
+@_benchmark
+def queues(arguments: tuple[str, ...]) -> None:
+    """Measure queues against tables whose rows are hidden or deleted.
+
+    Without --url it starts a PostgreSQL of its own. Arguments are handed on to the benchmark, whose exit code
+    it is: 0 all targets reached, 1 a target missed, 2 the server's durability is weakened, 64 wrong use.
+    """
+    _become("queues", arguments)
+
+
 def _become(name: str, arguments: tuple[str, ...]) -> NoReturn:
     if not (REPOSITORY / "benchmarks" / f"{name}.py").exists():
         raise NotFound("the benchmarks are not part of the package: run this in a clone of the repository")

@@ -1,4 +1,5 @@
-"""`trunkline consume`, `tail` and `get`: reading without a group. Nothing is remembered, nothing is taken."""
+"""`trunkline consume`, `tail` and `get`: reading without a group. Nothing is remembered, nothing is taken, except by
+`consume` with --ack."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from trunkline.cli.output import on_terminal, stdout, write_json
 from trunkline.cli.server import connect, url_option
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from trunkline import Client, PartitionRange, Record
     from trunkline.cli.follow import Follower
     from trunkline.cli.record import Show
+    from trunkline.cli.taking import Taking
     from trunkline.engine.offsets import Bound, Span
 
 TAIL_MAX = 10_000
@@ -46,21 +49,31 @@ def _partition_option(command: click.decorators.FC) -> click.decorators.FC:
 @click.option("-o", "--offset", "span", default="start", show_default=True, help="Where to begin, and to end.")
 @click.option("-n", "--count", type=click.IntRange(min=0), help="End after so many records.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="End at the end that the log has now.")
+@click.option("-g", "--group", help="Read as a member of this group. With --ack.")
+@click.option("-q", "--queue", help="Take from this queue of the topic. With --ack.")
+@click.option("--ack", is_flag=True, help="Commit, or acknowledge, what was written.")
 @_output_options
 @url_option
-def consume(
+@click.pass_context
+def consume(  # noqa: PLR0913 - by name, as click hands them in
+    context: click.Context,
     topic: str,
     partitions: tuple[int, ...],
     span: str,
     count: int | None,
+    group: str | None,
+    queue: str | None,
     layout: str | None,
     *,
     exit_at_end: bool,
+    ack: bool,
     as_json: bool,
 ) -> None:
     """Read records, without a group.
 
-    Nothing is remembered, and nobody is disturbed.
+    Nothing is remembered, and nobody is disturbed. With --ack, and a group or a queue that exists, records are taken
+    from it: each is committed, or acknowledged, once it was written. -e then ends when there is nothing to take.
+
     Without -e, -n or an end it follows the log until Ctrl-C, also when piped. On a terminal it writes a line a
     record; piped, or with --json, JSON lines: bytes that are not UTF-8 are in base64, as payload_base64,
     key_base64 and value_base64.
@@ -78,13 +91,38 @@ def consume(
     -o @-1h:-5m       between two times
     -o @-1h:end       from a time to the end that the log has now
     """
+    from trunkline.cli.taking import Taking
     from trunkline.engine.offsets import parse_span
 
     show = _show(layout, as_json=as_json)
+    _check_taking(context, group, queue, ack=ack)
+    if ack:
+        _take(topic, group, queue, Taking(show, count, exit_at_end=exit_at_end))
+        return
     wanted = parse_span(span, now=datetime.now(UTC))
     with connect() as tl:
         follower = _follower(tl, topic, wanted, partitions, exit_at_end=exit_at_end)
         _write(follower.records(count), show)
+
+
+def _check_taking(context: click.Context, group: str | None, queue: str | None, *, ack: bool) -> None:
+    if group is not None and queue is not None:
+        raise click.UsageError("--group and --queue exclude each other")
+    if ack and group is None and queue is None:
+        raise click.UsageError("--ack is for --group and --queue; without them nothing is remembered")
+    if not ack and (group is not None or queue is not None):
+        raise click.UsageError("with a group or a queue records are taken: add --ack, or leave it out to only look")
+    for name, option in (("span", "--offset"), ("partitions", "--partition")):
+        if ack and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"{option} is not for --ack: where a group or a queue stands is where it goes on")
+
+
+def _take(topic: str, group: str | None, queue: str | None, taking: Taking) -> None:
+    with connect() as tl:
+        if group is not None:
+            taking.from_group(tl, topic, group)
+        elif queue is not None:
+            taking.from_queue(tl, topic, queue)
 
 
 @click.command()

@@ -51,6 +51,7 @@ _BY_CLASS: tuple[tuple[type[TrunklineError], int], ...] = (
     (errors.LogDiverged, CONFLICT),
     (errors.Fenced, CONFLICT),
     (errors.InUse, CONFLICT),
+    (errors.ClaimLost, CONFLICT),
     (errors.GroupActive, CONFLICT),
     (errors.CheckpointRewound, CONFLICT),
     (errors.ProducerError, CONFLICT),

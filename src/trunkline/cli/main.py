@@ -11,11 +11,13 @@ from trunkline.cli.consume import consume, get, tail
 from trunkline.cli.db import db
 from trunkline.cli.demo import demo
 from trunkline.cli.dev import dev
+from trunkline.cli.dlq import dlq
 from trunkline.cli.doctor import doctor
 from trunkline.cli.group import group
 from trunkline.cli.outbox import outbox
 from trunkline.cli.pipeline import pipeline
 from trunkline.cli.produce import produce
+from trunkline.cli.queue import queue
 from trunkline.cli.retention import retention
 from trunkline.cli.run import run
 from trunkline.cli.server import url_option
@@ -44,6 +46,8 @@ for command in (
     tail,
     get,
     group,
+    queue,
+    dlq,
     run,
     outbox,
     pipeline,

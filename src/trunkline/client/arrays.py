@@ -16,12 +16,13 @@ from psycopg.pq import Format
 _HEADER = Struct("!iiIii").pack
 _INT4 = Struct("!ii").pack
 _INT8 = Struct("!iq").pack
+_FLOAT8 = Struct("!id").pack
 _LENGTH = Struct("!i").pack
 _NULL = _LENGTH(-1)
 _LENGTHS = [_LENGTH(n) for n in range(4096)]
 _KNOWN = len(_LENGTHS)
 
-_INT4_OID, _INT8_OID, _TEXT_OID, _BYTEA_OID = 23, 20, 25, 17
+_INT4_OID, _INT8_OID, _FLOAT8_OID, _TEXT_OID, _BYTEA_OID = 23, 20, 701, 25, 17
 
 
 class EncodedArray:
@@ -52,6 +53,10 @@ class OffsetArray(EncodedArray):
     __slots__ = ()
 
 
+class FloatArray(EncodedArray):
+    __slots__ = ()
+
+
 def bytea_array(values: Sequence[bytes | None]) -> ByteaArray:
     """Encode; None becomes null."""
     return ByteaArray(_encode(values, _BYTEA_OID))
@@ -62,9 +67,9 @@ def payload_array(payloads: Sequence[bytes], lengths: list[int]) -> ByteaArray:
     return ByteaArray(_joined(payloads, _words(lengths), _BYTEA_OID))
 
 
-def text_array(values: Sequence[str]) -> TextArray:
-    """Encode text as UTF-8."""
-    return TextArray(_encode([value.encode() for value in values], _TEXT_OID))
+def text_array(values: Sequence[str | None]) -> TextArray:
+    """Encode text as UTF-8; None becomes null."""
+    return TextArray(_encode([None if value is None else value.encode() for value in values], _TEXT_OID))
 
 
 def integer_array(values: Sequence[int]) -> IntegerArray:
@@ -80,6 +85,13 @@ def offset_array(values: Sequence[int | None]) -> OffsetArray:
     parts = [_HEADER(1, int(None in values), _INT8_OID, len(values), 1)]
     parts += [_NULL if value is None else _INT8(8, value) for value in values]
     return OffsetArray(b"".join(parts))
+
+
+def float_array(values: Sequence[float]) -> FloatArray:
+    """Encode eight-byte floating-point numbers."""
+    parts = [_HEADER(1, 0, _FLOAT8_OID, len(values), 1)]
+    parts += [_FLOAT8(8, value) for value in values]
+    return FloatArray(b"".join(parts))
 
 
 def _encode(values: Sequence[bytes | None], oid: int) -> bytes:
@@ -127,9 +139,14 @@ class _OffsetArrayDumper(_ArrayDumper):
     oid = 1016
 
 
+class _FloatArrayDumper(_ArrayDumper):
+    oid = 1022
+
+
 def register(context: AdaptContext) -> None:
     """Let a connection send these arrays."""
     context.adapters.register_dumper(ByteaArray, _ByteaArrayDumper)
     context.adapters.register_dumper(TextArray, _TextArrayDumper)
     context.adapters.register_dumper(IntegerArray, _IntegerArrayDumper)
     context.adapters.register_dumper(OffsetArray, _OffsetArrayDumper)
+    context.adapters.register_dumper(FloatArray, _FloatArrayDumper)

@@ -97,6 +97,21 @@ GROUP_LIST = "select * from trunkline.group_list()"
 GROUP_DESCRIBE = "select * from trunkline.group_describe(%s)"
 GROUP_SEEK = "select partition, from_offset, to_offset from trunkline.group_seek(%s, %s, %s::int4, %s, %s, %s, %s, %s)"
 GROUP_DELETE = "select trunkline.group_delete(%s, %s)"
+QUEUE_ENTER = (
+    "select queue_id, settings, part_ids from trunkline.queue_enter"
+    "(%s::int4, %s, %s, %s, %s::float8, %s::int4, %s, %s, %s::float8, %s)"
+)
+QUEUE_NEXT = (
+    "select * from trunkline.queue_next(%s::int4, %s, %s, %s, %s, %s, %s, %s, %s::int4, %s::int8, %s::int4, %s)"
+)
+QUEUE_NEXT_PREPARED = b"select * from trunkline.queue_next($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+QUEUE_NEXT_TYPES = (23, 1007, 1016, 1016, 1007, 1009, 1009, 1022, 23, 20, 23, 25)
+"""integer, bigint, text, and arrays of them and of double precision, as the function declares them."""
+QUEUE_ROLL = "select trunkline.queue_roll(%s::int4)"
+QUEUE_MOVE_PARTS = "select trunkline.queue_move_parts(%s::int4)"
+QUEUE_DROP_OLD = "select trunkline.queue_drop_old()"
+TRANSACTION_ID = "select pg_current_xact_id()::text"
+TRANSACTION_STATUS = "select pg_xact_status(%s::xid8)"
 SINK_STAGE_OPEN = "select trunkline.sink_stage_open()"
 SINK_PUT = "select trunkline.sink_put(%s::int4, %s, %s::int4, %s::int4, %s::int4, %s::int4, %s, %s, %s, %s, %s)"
 SINK_COMMIT = (

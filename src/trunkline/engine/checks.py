@@ -15,6 +15,7 @@ from trunkline.records import HeaderPairs, Headers, Key, Topic
 
 INT4_MAX = 2**31 - 1
 INT8_MAX = 2**63 - 1
+DELAY_S_MAX = 365 * 86_400
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}", re.ASCII)
 
 
@@ -33,6 +34,16 @@ def check_group_name(name: object) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name:
         raise InvalidArgument(
             f"not a group name: {_shown(name)}; a name is 1 to 200 of A-Z a-z 0-9 . _ - /, "
+            "without a leading dash, dot or slash and without two dots in a row"
+        )
+    return name
+
+
+def check_queue_name(name: object) -> str:
+    """A queue's name: the rules are those of a topic's."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name:
+        raise InvalidArgument(
+            f"not a queue name: {_shown(name)}; a name is 1 to 200 of A-Z a-z 0-9 . _ - /, "
             "without a leading dash, dot or slash and without two dots in a row"
         )
     return name
@@ -74,6 +85,19 @@ def check_seconds(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
         raise InvalidArgument(f"{name} must be a number of seconds, 0 or more, not {_shown(value)}")
     return float(value)
+
+
+def check_delay(name: str, value: object, topic: Topic) -> float:
+    """After how many seconds a record is to be delivered: not so late that retention would have taken it."""
+    delay_s = check_seconds(name, value)
+    if delay_s > DELAY_S_MAX:
+        raise InvalidArgument(f"{name} must be at most {DELAY_S_MAX} seconds, a year, not {value!r}")
+    if topic.retention_age_s is not None and delay_s > topic.retention_age_s:
+        raise InvalidArgument(
+            f"{name} of {value!r} is over retention_age_s = {topic.retention_age_s} of the topic, after which the "
+            "record may be gone; deliver it earlier, or alter the topic"
+        )
+    return delay_s
 
 
 def check_whole(name: str, value: object, *, least: int = 0, most: int = INT8_MAX) -> int:
@@ -175,11 +199,13 @@ __all__ = [
     "GroupStart",
     "Headers",
     "Key",
+    "check_delay",
     "check_group_name",
     "check_headers",
     "check_key",
     "check_limits",
     "check_payload",
+    "check_queue_name",
     "check_seconds",
     "check_start",
     "check_time",

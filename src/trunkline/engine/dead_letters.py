@@ -13,7 +13,11 @@ REASON_CHARACTERS_MAX = 1_000
 def reason_of(error: BaseException) -> str:
     """Why a record failed, in one bounded piece of text: the error's class and what it says."""
     said = str(error)
-    text = f"{type(error).__qualname__}: {said}" if said else type(error).__qualname__
+    return reason_text(f"{type(error).__qualname__}: {said}" if said else type(error).__qualname__)
+
+
+def reason_text(text: str) -> str:
+    """A reason as it can be published."""
     # A lone surrogate, as in names of files that are not UTF-8, cannot be published.
     clean = text.replace("\0", "\\0").encode(errors="backslashreplace").decode()
     return clean if len(clean) <= REASON_CHARACTERS_MAX else f"{clean[: REASON_CHARACTERS_MAX - 1]}…"

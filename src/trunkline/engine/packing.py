@@ -5,13 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trunkline.engine.batching import Parcel
-from trunkline.engine.checks import INT4_MAX, check_headers, check_key, check_limits, check_payload, check_whole
+from trunkline.engine.checks import (
+    INT4_MAX,
+    check_delay,
+    check_headers,
+    check_key,
+    check_limits,
+    check_payload,
+    check_whole,
+)
 from trunkline.errors import InvalidArgument
-from trunkline.records import GROUP_KEY_HEADER, HeaderPairs, Message, Topic
+from trunkline.records import DELIVER_AFTER_HEADER, GROUP_KEY_HEADER, HeaderPairs, Message, Topic
 
 
 def pack_one(
-    payload: object, key: object, headers: object, partition: object, topic: Topic, group_key: object = None
+    payload: object,
+    key: object,
+    headers: object,
+    partition: object,
+    topic: Topic,
+    group_key: object = None,
+    deliver_after_s: object = 0.0,
 ) -> Parcel:
     """A parcel of one record."""
     checked = check_payload(payload)
@@ -19,6 +33,8 @@ def pack_one(
     pairs = check_headers(headers)
     if group_key is not None:
         pairs = _with_group_key(pairs, group_key)
+    if deliver_after_s != 0.0:
+        pairs = _with_delay(pairs, check_delay("deliver_after_s", deliver_after_s, topic))
     chosen = None if partition is None else check_whole("partition", partition, most=INT4_MAX)
     check_limits(topic, checked_key, checked, pairs)
     return Parcel([checked], None if checked_key is None else [checked_key], [pairs] if pairs else None, chosen)
@@ -51,7 +67,8 @@ def _of_message(message: object, chosen: int | None, topic: Topic) -> Parcel:
     if not isinstance(message, Message):
         return pack_one(message, None, None, chosen, topic)
     partition = chosen if message.partition is None else message.partition
-    return pack_one(message.payload, message.key, message.headers, partition, topic, message.group_key)
+    what = (message.payload, message.key, message.headers, partition, topic)
+    return pack_one(*what, message.group_key, message.deliver_after_s)
 
 
 def _with_group_key(headers: HeaderPairs, group_key: object) -> HeaderPairs:
@@ -59,6 +76,12 @@ def _with_group_key(headers: HeaderPairs, group_key: object) -> HeaderPairs:
     checked = check_key(group_key)
     assert checked is not None
     return (*(pair for pair in headers if pair[0] != GROUP_KEY_HEADER), (GROUP_KEY_HEADER, checked))
+
+
+def _with_delay(headers: HeaderPairs, delay_s: float) -> HeaderPairs:
+    """The delay as a header, in the place of one that the headers were passed on with."""
+    text = f"{delay_s:.6f}".rstrip("0").rstrip(".")
+    return (*(pair for pair in headers if pair[0] != DELIVER_AFTER_HEADER), (DELIVER_AFTER_HEADER, text.encode()))
 
 
 def _materialised(messages: Iterable[Message | bytes]) -> list[Message | bytes]:

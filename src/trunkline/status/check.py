@@ -10,6 +10,7 @@ import msgspec
 
 from trunkline.client.sync.connection import open_connection
 from trunkline.engine.checks import check_group_name
+from trunkline.engine.redriving import GROUP_PREFIX
 from trunkline.errors import ReadOnly
 from trunkline.settings import ClientSettings
 from trunkline.status import facts
@@ -42,7 +43,11 @@ def check_groups(url: str, names: Sequence[str], limits: Limits, settings: Clien
     try:
         if connection.is_standby:
             raise ReadOnly("a standby does not know which members are alive; check groups on the primary")
-        groups = statuses_of(facts.read_groups(connection.call, names))
+        groups = [
+            group
+            for group in statuses_of(facts.read_groups(connection.call, names))
+            if group.name in names or not group.name.startswith(GROUP_PREFIX)
+        ]
         now = facts.read_server(connection.call).server_time
     finally:
         connection.close()

@@ -11,6 +11,7 @@ import msgspec
 
 from trunkline.client import install
 from trunkline.client.sync.connection import ServerConnection, open_connection
+from trunkline.engine.redriving import GROUP_PREFIX
 from trunkline.errors import PermissionDenied, SchemaError, SchemaMissing
 from trunkline.settings import ClientSettings
 from trunkline.sql import script
@@ -26,6 +27,8 @@ from trunkline.status.facts import (
 from trunkline.status.findings import Finding, worst_first
 from trunkline.status.group_findings import about_groups
 from trunkline.status.groups import GroupStatus, statuses_of
+from trunkline.status.queue_findings import about_queues
+from trunkline.status.queues import TOPIC_NAMES, QueueStatus, read_queues, with_ready_since
 
 T = TypeVar("T")
 
@@ -42,6 +45,7 @@ class Facts(msgspec.Struct, frozen=True):
     retention: list[RetentionState] | None = None
     locks: list[LockHolder] | None = None
     groups: list[GroupStatus] | None = None
+    queues: list[QueueStatus] | None = None
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -104,6 +108,7 @@ class _Examination:
         retention = self._look("retention", facts.read_retention, lambda states: findings.about_retention(states, now))
         locks = self._look("locks", facts.read_locks, lambda held: findings.about_locks(held, now))
         groups = self._look_at_groups(now)
+        queues = self._look_at_queues(now)
         connection = self._connection
         return _report(
             self._found,
@@ -117,6 +122,7 @@ class _Examination:
                 retention,
                 locks,
                 groups,
+                queues,
             ),
             now,
         )
@@ -127,8 +133,17 @@ class _Examination:
             self._found.append(Finding("note", "groups", text, "run doctor on the primary"))
             return None
         return self._look(
-            "groups", lambda ask: statuses_of(facts.read_groups(ask)), lambda groups: about_groups(groups, now)
+            "groups", lambda ask: statuses_of(facts.read_groups(ask)), lambda groups: _about_groups(groups, now)
         )
+
+    def _look_at_queues(self, now: datetime) -> list[QueueStatus] | None:
+        def read(ask: Ask) -> list[QueueStatus]:
+            return [with_ready_since(ask, queue) for queue in read_queues(ask)]
+
+        def judge(queues: list[QueueStatus]) -> Iterable[Finding]:
+            return about_queues(queues, [name for (name,) in self._ask(TOPIC_NAMES)], now)
+
+        return self._look("queues", read, judge)
 
     def _about_connection(self) -> Finding:
         if self._connection.pooled:
@@ -153,6 +168,11 @@ class _Examination:
             self._found += judge(found)
             return found
         return None
+
+
+def _about_groups(groups: list[GroupStatus], now: datetime) -> Iterable[Finding]:
+    # A redrive is run by hand: that nobody reads with its group is how it should be.
+    return about_groups([group for group in groups if not group.name.startswith(GROUP_PREFIX)], now)
 
 
 def _report(found: list[Finding], known: Facts, now: datetime | None = None) -> Report:

@@ -20,6 +20,8 @@ from trunkline.client.aio.inbox import AsyncInbox
 from trunkline.client.aio.lane import Lane
 from trunkline.client.aio.outbox import Outbox
 from trunkline.client.aio.pool import Pool
+from trunkline.client.aio.queue import AsyncQueue, QueueRooms, QueueWanted
+from trunkline.client.aio.queue_lane import Prefetch
 from trunkline.client.aio.reader import Reader, Start
 from trunkline.client.aio.retention import Retention
 from trunkline.client.aio.server import Server
@@ -159,6 +161,7 @@ class AsyncClient:
         headers: Headers = None,
         partition: int | None = None,
         group_key: Key = None,
+        deliver_after_s: float = 0.0,
         conn: None = None,
     ) -> Position: ...
 
@@ -172,6 +175,7 @@ class AsyncClient:
         headers: Headers = None,
         partition: int | None = None,
         group_key: Key = None,
+        deliver_after_s: float = 0.0,
         conn: CallersConnection,
     ) -> PendingPosition: ...
 
@@ -184,6 +188,7 @@ class AsyncClient:
         headers: Headers = None,
         partition: int | None = None,
         group_key: Key = None,
+        deliver_after_s: float = 0.0,
         conn: CallersConnection | None = None,
     ) -> Position | PendingPosition:
         """Publish one record; its position, once it is durable.
@@ -193,10 +198,11 @@ class AsyncClient:
 
         ``key`` chooses the partition; ``group_key`` says which records of a key are handled together. Calls at
         the same time share a batch. With the same key, records keep the order of calls that did not overlap. A
-        cancelled call may or may not have published.
+        cancelled call may or may not have published. Queues hand it out ``deliver_after_s`` seconds later; whoever
+        reads the log sees it at once.
         """
         known = await self._topics.find(check_topic_name(topic))
-        parcel = pack_one(payload, key, headers, partition, known, group_key)
+        parcel = pack_one(payload, key, headers, partition, known, group_key, deliver_after_s)
         if conn is not None:
             return (await self._outbox.put(conn, known, parcel))[0]
         return (await self._lane(topic).submit(parcel))[0]
@@ -367,6 +373,49 @@ class AsyncClient:
         )
         rooms = Rooms(self._server, self._topics, self._watch, self._ringer, self._shield, self._outbox)
         return AsyncConsumer(rooms, wanted, settings or ConsumerSettings())
+
+    def queue(  # noqa: PLR0913 - by name, as the queue's settings are
+        self,
+        topic: str,
+        name: str,
+        *,
+        create: bool = True,
+        start: Literal["earliest", "latest"] = "earliest",
+        ack_deadline_s: float | None = None,
+        max_attempts: int | None = None,
+        dead_letter: str | None = None,
+        ordered_by_key: bool | None = None,
+        pause_above: float | None = None,
+        bury_expired: bool | None = None,
+        prefetch: int = 100,
+        prefetch_bytes: int = 1024 * 1024,
+    ) -> AsyncQueue:
+        """A reader of a queue: records that are acknowledged one by one, by as many readers as there are.
+
+        A queue that does not exist begins at ``start``, unless ``create`` is False. What is held longer than
+        ``ack_deadline_s`` (30) is delivered again; what was delivered ``max_attempts`` times (5) goes to the topic
+        ``dead_letter``, where one is named. With ``ordered_by_key`` one reader at a time has records of a partition.
+        ``pause_above`` pauses the queue where more than this part of the last 100 deliveries failed. With
+        ``bury_expired`` what retention takes goes to the dead letters first. None leaves a setting as it is; one that
+        differs from the queue's is InvalidArgument.
+
+        Up to ``prefetch`` records, of about ``prefetch_bytes`` bytes, are claimed ahead of the application, 0 for none.
+        """
+        wanted = QueueWanted(
+            topic,
+            name,
+            create,
+            start,
+            ack_deadline_s,
+            max_attempts,
+            dead_letter,
+            ordered_by_key,
+            pause_above,
+            bury_expired,
+            Prefetch(prefetch, prefetch_bytes),
+        )
+        rooms = QueueRooms(self._server, self._topics, self._watch, self._ringer, self._shield)
+        return AsyncQueue(rooms, wanted.checked())
 
     async def create_group(
         self,

@@ -28,6 +28,7 @@ SEGMENTS_KNOWN_MAX = 128
 _APPEND_BINARY = [Format.BINARY] * len(protocol.APPEND_TYPES)
 _COMMIT_BINARY = [Format.BINARY] * len(protocol.COMMIT_TYPES)
 _READ_BINARY = [Format.BINARY] * len(protocol.READ_TYPES)
+_QUEUE_NEXT_BINARY = [Format.BINARY] * len(protocol.QUEUE_NEXT_TYPES)
 _CHUNK_BYTES = 400_000
 """About how much is taken at a time while a read is still coming in: little enough to stay in the processor's cache."""
 _CHUNK_ROWS_MAX = 64
@@ -54,6 +55,7 @@ class ServerConnection(AsyncConnection[Row]):
     _ready_segments: set[int]
     _ready_to_read: bool = False
     _ready_to_commit: bool = False
+    _ready_for_queues: bool = False
     _chunk_rows: int = 8
     _heard: Callable[[Notify], None] | None = None
     _may_ring: bool = False
@@ -138,6 +140,24 @@ class ServerConnection(AsyncConnection[Row]):
         except psycopg.Error as error:
             raise self._translate(error) from error
 
+    async def queue_next(self, parameters: Sequence[Any]) -> list[Row]:
+        """Call queue_next, whose parameters are integers, arrays that are encoded, and text: as ``call``, without the
+        driver's work of adapting each argument."""
+        if self.pooled:
+            return await self.call(protocol.QUEUE_NEXT, parameters)
+        try:
+            if not self._ready_for_queues:
+                await self._prepare(b"queue_next", protocol.QUEUE_NEXT_PREPARED, protocol.QUEUE_NEXT_TYPES)
+                self._ready_for_queues = True
+            values = [_packed(kind, each) for kind, each in zip(protocol.QUEUE_NEXT_TYPES, parameters, strict=True)]
+            self.pgconn.send_query_prepared(b"queue_next", values, _QUEUE_NEXT_BINARY, Format.BINARY)
+            result = await self._result()
+            loader = Transformer.from_context(self)
+            loader.set_pgresult(result)
+            return loader.load_rows(0, result.ntuples, tuple)
+        except psycopg.Error as error:
+            raise self._translate(error) from error
+
     async def read(self, values: Sequence[int]) -> list[Row]:
         """Call log_read; its rows. As ``call``, but batches become Python's while the next ones are still coming."""
         if self.pooled:
@@ -180,7 +200,7 @@ class ServerConnection(AsyncConnection[Row]):
         """As ``translate``. Where the driver has dropped our statements with its own, as it does after a rollback, they
         are prepared anew next time."""
         if isinstance(error, psycopg.errors.InvalidSqlStatementName):
-            self._ready_to_read = self._ready_to_commit = False
+            self._ready_to_read = self._ready_to_commit = self._ready_for_queues = False
             self._ready_segments.clear()
         return translate(error)
 
@@ -294,6 +314,12 @@ class ServerConnection(AsyncConnection[Row]):
         """What a transaction sets for itself. A client that was stopped inside it, or that the network has lost, must
         not keep its locks: behind a pooler nobody else would end it."""
         return [_milliseconds(self.lock_timeout_s), _milliseconds(self.idle_timeout_s)]
+
+
+def _packed(kind: int, value: int | str | EncodedArray) -> bytes:
+    if isinstance(value, EncodedArray):
+        return value.data
+    return value.encode() if isinstance(value, str) else value.to_bytes(8 if kind == 20 else 4, signed=True)
 
 
 def _milliseconds(seconds: float) -> str:

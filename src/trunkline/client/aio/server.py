@@ -58,6 +58,26 @@ class Server:
                 raise OutcomeUnknown(f"an attempt may have been done before it was refused: {error}") from error
             raise
 
+    async def queue_next(self, parameters: Sequence[Any], deadline: float) -> tuple[list[Row], bool]:
+        """Settle and claim records of a queue; tried again as ``ask``: settlements are numbered, so that one which was
+        done is not done again, and a claim whose answer was lost expires. Also whether an answer was lost before."""
+        may_be_done = False
+
+        async def call(connection: ServerConnection) -> list[Row]:
+            nonlocal may_be_done
+            try:
+                return await connection.queue_next(parameters)
+            except (Unavailable, DeadlineExceeded):
+                may_be_done = True
+                raise
+
+        try:
+            return await self._ask(call, deadline), may_be_done
+        except TrunklineError as error:
+            if may_be_done:
+                raise OutcomeUnknown(f"records may or may not have been settled: {error}") from error
+            raise
+
     async def read(self, values: Sequence[int], *, merge_small: bool = True) -> list[Row]:
         """Read the log; tried again as ``ask``. Batches of one record come as one where ``merge_small`` lets them."""
         return await self._ask(lambda connection: connection.read([*values, merge_small]))

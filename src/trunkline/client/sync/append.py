@@ -235,5 +235,12 @@ def _parameters(plan: _Plan) -> list[Any]:
     return [*where, *plan.columns, *producer]
 
 
+def append_parameters(topic: Topic, parcel: Parcel, sticky: int) -> tuple[Iterable[int], list[Any]]:
+    """For a transaction that does more than appending: the partitions that records go to, and the arguments of
+    log_append. Nothing tells a second attempt from the first."""
+    way = routed(topic, parcel, sticky)
+    return way.partitions, _parameters(_Plan(topic, way.partitions, way.expected_partitions, _columns(way.parcel)))
+
+
 def _unknown(cause: Exception) -> str:
     return f"the records may or may not be in the log: {cause}; read the log's end to find out"

@@ -15,4 +15,5 @@ begin
     end if;
     perform trunkline.segment_define(s.segment_id)
     from trunkline.segment s where s.sealed_at is null and s.released_at is null order by s.segment_id;
+    perform trunkline.queue_define(t.table_no) from trunkline.queue_table t order by t.table_no;
 end $do$;

@@ -2,6 +2,7 @@
 -- record is older than retention_age_s, the oldest ones while all of them together are over retention_bytes, and, with
 -- retention_consumed, those that every group of the topic has passed. Age and bytes wait for nobody; consumption waits for
 -- a first group. All of them wait for a sink that is halfway through publishing what it has staged there.
+-- What queues with bury_expired have not done yet goes to their dead letters first.
 -- A segment goes only after every older one. Returns what was released; drop each with segment_drop after this
 -- transaction has committed.
 -- locks: the topic
@@ -46,6 +47,9 @@ begin
                 where x.partition_id = sp.partition_id and x.segment_id > sp.segment_id
                 order by x.segment_id limit 1) n
             where sp.segment_id = segment.segment_id);
+        if reason <> 'consumed' then
+            perform trunkline.queue_bury_expired(segment.segment_id);
+        end if;
         update trunkline.segment s set released_at = trunkline.clock_now()
         where s.segment_id = segment.segment_id;
         total := total - segment.byte_count;

@@ -20,6 +20,8 @@ begin
     if open = segment_id and (coalesce(force, false) or trunkline.segment_is_full(segment_id)) then
         open := trunkline.segment_create(id);
         update trunkline.topic t set open_segment_id = open where t.topic_id = id;
+        perform trunkline.queue_redefine(q.queue_id) from (
+            select x.queue_id from trunkline.queue x where x.topic_id = id order by x.queue_id) q;
     end if;
     return open;
 end $$;

@@ -33,6 +33,8 @@ begin
     end loop;
     update trunkline.topic t set partitions = topic_add_partitions.partitions, open_segment_id = open
     where t.topic_id = id;
+    perform trunkline.queue_redefine(q.queue_id) from (
+        select x.queue_id from trunkline.queue x where x.topic_id = id order by x.queue_id) q;
     perform trunkline.partition_create(id, old, partitions - 1);
     perform trunkline.segment_define(open);
 end $$;

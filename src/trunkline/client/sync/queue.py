@@ -1,0 +1,561 @@
+# Generated from src/trunkline/client/aio/queue.py by tools/twins.py (make fix). Change the source, not this file.
+"""Queues: readers that acknowledge each record by itself, many of them on one topic.
+
+A record that was received is held by its reader until ``ack_deadline_s`` has passed; what was not acknowledged until
+then is delivered again, to any reader. Nothing is asked of the server before the first call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from time import monotonic
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from trunkline.client import protocol
+from trunkline.client.sync.doorbell import Ringer
+from trunkline.client.sync.queue_calls import Claimed, QueueCalls
+from trunkline.client.sync.queue_lane import Order, Prefetch, QueueLane
+from trunkline.client.sync.queue_letters import Grave, QueueLetters, find_letters_topic
+from trunkline.client.sync.server import Server
+from trunkline.client.sync.shim import Mutex, Shield
+from trunkline.client.sync.topics import Topics
+from trunkline.client.sync.watch import Seat, Watch
+from trunkline.engine.checks import (
+    INT4_MAX,
+    check_delay,
+    check_queue_name,
+    check_seconds,
+    check_topic_name,
+    check_whole,
+)
+from trunkline.engine.dead_letters import reason_text
+from trunkline.engine.deliveries import Buffer, Claim, Kind, Piece, Settlement
+from trunkline.errors import ClaimLost, Closed, InvalidArgument, OutcomeUnknown, TrunklineError
+from trunkline.records import Batch, Record, Topic
+
+logger = logging.getLogger("trunkline")
+
+ACK_DEADLINE_S_MAX = 86_400
+ATTEMPTS_MAX = 1_000_000
+PREFETCH_MAX = 10_000
+WAIT_MIN_S = 0.01
+
+
+class QueueRooms(NamedTuple):
+    """What a queue needs of its client."""
+
+    server: Server
+    topics: Topics
+    watch: Watch
+    ringer: Ringer
+    shield: Shield
+
+
+class QueueWanted(NamedTuple):
+    """Which queue is to be read, and how it should be set; None: as it is."""
+
+    topic: str
+    name: str
+    create: bool
+    start: str
+    ack_deadline_s: float | None
+    max_attempts: int | None
+    dead_letter: str | None
+    ordered_by_key: bool | None
+    pause_above: float | None
+    bury_expired: bool | None
+    prefetch: Prefetch
+
+    def checked(self) -> QueueWanted:
+        check_topic_name(self.topic)
+        check_queue_name(self.name)
+        _check_switch("create", self.create)
+        if self.start not in ("earliest", "latest"):
+            raise InvalidArgument(f"start must be 'earliest' or 'latest', not {self.start!r}")
+        if self.ack_deadline_s is not None:
+            _check_between("ack_deadline_s", self.ack_deadline_s, 0.001, ACK_DEADLINE_S_MAX)
+        if self.pause_above is not None:
+            _check_between("pause_above", self.pause_above, 1e-9, 1)
+        for name, switch in (("ordered_by_key", self.ordered_by_key), ("bury_expired", self.bury_expired)):
+            if switch is not None:
+                _check_switch(name, switch)
+        if self.dead_letter is not None and check_topic_name(self.dead_letter) == self.topic:
+            raise InvalidArgument(f"records that fail would come back at once: {self.topic} is what the queue reads")
+        if self.max_attempts is not None:
+            check_whole("max_attempts", self.max_attempts, least=1, most=ATTEMPTS_MAX)
+            if self.dead_letter is None:
+                raise InvalidArgument(
+                    "max_attempts needs a topic for what has failed so often: give dead_letter='…' too, and create it"
+                )
+        check_whole("prefetch", self.prefetch.records, most=PREFETCH_MAX)
+        check_whole("prefetch_bytes", self.prefetch.bytes_max, least=1)
+        return self
+
+
+class Delivery(Record, frozen=True, gc=False):
+    """A record that a queue has handed out, for the ``attempt``-th time. It is held until it is settled, or its
+    deadline passes. Each call returns when it is durable, and raises ClaimLost where it is too late."""
+
+    attempt: int
+    claim: Claim
+    queue: Queue
+
+    def ack(self) -> None:
+        """It is done: it is not delivered again."""
+        self.queue.ack([self])
+
+    def nack(self, *, delay_s: float = 0.0) -> None:
+        """It failed: deliver it again, after the delay. After ``max_attempts`` it goes to the dead letter topic."""
+        self.queue.nack([self], delay_s=delay_s)
+
+    def reject(self, reason: str) -> None:
+        """It can never work: put it into the dead letter topic, where there is one, and do not deliver it again."""
+        self.queue.reject([self], reason)
+
+    def extend(self, seconds: float) -> None:
+        """Hold it until so many seconds from now, or longer where it is held longer already."""
+        self.queue.extend([self], seconds)
+
+    def __repr__(self) -> str:
+        place = f"topic={self.topic!r}, partition={self.partition}, offset={self.offset}"
+        return f"Delivery({place}, key={self.key!r}, attempt={self.attempt})"
+
+
+class Queue:
+    """Reads a queue. Many tasks may share one: calls at the same time become one call of the server.
+
+    Deliveries come in no particular order, except from an ordered queue, where each partition is in one reader's hands
+    at a time. ``prefetch`` records may be claimed ahead of the application.
+    """
+
+    def __init__(self, rooms: QueueRooms, wanted: QueueWanted) -> None:
+        self._rooms = rooms
+        self._wanted = wanted
+        self._mutex = Mutex()
+        self._buffer: Buffer[Delivery] = Buffer(self._deliveries)
+        self._closed = False
+        self._opened: _Opened | None = None
+        self._look_due = 0.0
+        self._seats: list[Seat] = []
+        self._idle_seats: list[Seat] = []
+
+    def __repr__(self) -> str:
+        return f"<trunkline queue {self._wanted.name} of {self._wanted.topic}>"
+
+    # -- coming and going --
+
+    def __enter__(self) -> Queue:
+        self._ready()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back what was claimed ahead, so that others get it at once, and wait for what is under way. What was
+        handed out and not settled is delivered again after its deadline. Ends calls that wait, and loops. Twice is
+        fine."""
+        if self._rooms.server.pool.is_inherited:
+            self._rooms.server.pool.check_usable()
+        if self._closed:
+            return
+        self._closed = True
+        for seat in list(self._seats):
+            seat.nudge()
+        try:
+            if self._opened is not None:
+                self._opened.lane.submit(Order(self._rooms.server.deadline(), is_last=True))
+        except TrunklineError as error:
+            logger.warning(
+                "%r could not give back what it had claimed; it is delivered after its deadline: %s", self, error
+            )
+        finally:
+            for seat in self._seats:
+                self._rooms.watch.leave(seat)
+
+    def _ready(self) -> _Opened:
+        """Open it, where that has not been done; now and then, find partitions that were added."""
+        self._check_open()
+        opened = self._opened
+        if opened is not None and monotonic() < self._look_due:
+            return opened
+        server, wanted = self._rooms.server, self._wanted
+        topic = self._rooms.topics.look_up(wanted.topic)
+        if opened is None or (topic.topic_id == opened.topic.topic_id and topic.partitions > opened.topic.partitions):
+            opened = self._open(topic)
+        self._look_due = monotonic() + server.settings.heartbeat_s
+        return opened
+
+    def _open(self, topic: Topic) -> _Opened:
+        server, wanted = self._rooms.server, self._wanted
+        if wanted.dead_letter is not None:
+            find_letters_topic(self._rooms.topics, wanted.dead_letter)
+        ((queue_id, settings, part_ids),) = server.repeat(
+            protocol.QUEUE_ENTER, [topic.topic_id, wanted.name, wanted.create, wanted.start, *wanted[4:10]]
+        )
+        known = self._opened
+        if known is not None:
+            known.calls.topic, known.calls.part_ids, known.topic = topic, part_ids, topic
+            for seat in list(self._seats):
+                self._rooms.watch.follow(seat, topic)
+            return known
+        calls = QueueCalls(server, topic, queue_id, part_ids)
+        letters = None
+        if settings["dead_letter"] is not None:
+            letters = QueueLetters(server, self._rooms.topics, self._rooms.ringer, calls, settings["dead_letter"])
+            if wanted.dead_letter is None:
+                find_letters_topic(self._rooms.topics, settings["dead_letter"])
+        lane = QueueLane(
+            server,
+            self._rooms.shield,
+            calls,
+            letters,
+            self._buffer,
+            self._mutex,
+            wanted.prefetch,
+            settings["max_attempts"],
+        )
+        opened = _Opened(topic, calls, lane, letters, settings)
+        with self._mutex:
+            # Another task may have opened it meanwhile.
+            self._opened = self._opened or opened
+            return self._opened
+
+    def _check_open(self) -> None:
+        self._rooms.server.pool.check_usable()
+        if self._closed:
+            raise Closed("this queue is closed; make another one")
+
+    def _deliveries(self, batch: Batch, claim: Claim) -> Iterator[Delivery]:
+        return batch.made_into(Delivery, claim.attempt, claim, self)
+
+    # -- receiving --
+
+    def receive(self, max_records: int = 1, *, wait_s: float = 0.0) -> list[Delivery]:
+        """The next deliveries, at most ``max_records``: what there is at once, or the first that come within
+        ``wait_s``; an empty list where none came. Waiting writes nothing."""
+        check_whole("max_records", max_records, least=1, most=INT4_MAX)
+        deadline = monotonic() + check_seconds("wait_s", wait_s)
+        opened = self._ready()
+        found = self._take(opened, max_records)
+        if found:
+            return found
+        if deadline <= monotonic():
+            self._claim(opened, max_records)
+            return self._take(opened, max_records)
+        seat = self._seat(opened)
+        try:
+            return self._await(opened, seat, max_records, deadline)
+        finally:
+            self._idle_seats.append(seat)
+
+    def _await(self, opened: _Opened, seat: Seat, max_records: int, deadline: float) -> list[Delivery]:
+        settings = self._rooms.server.settings
+        while True:
+            # In this order: whatever comes after the log's ends were looked at ends the wait.
+            seat.take_hints()
+            ends = self._rooms.topics.ranges(opened.topic)
+            self._claim(opened, max_records)
+            found = self._take(opened, max_records)
+            left_s = deadline - monotonic()
+            if found or left_s <= 0:
+                return found
+            self._rooms.watch.poll_soon()
+            due_s = float("inf") if opened.lane.due_at is None else opened.lane.due_at - monotonic()
+            look_s = settings.heartbeat_s if self._rooms.watch.is_alive else settings.poll_max_s
+            # Partitions that were added meanwhile are found when it looks again.
+            awaited = {number: each.end for number, each in zip(opened.topic.partition_ids, ends, strict=False)}
+            seat.wait(awaited, min(left_s, max(due_s, WAIT_MIN_S), look_s))
+            opened = self._ready()
+            found = self._take(opened, max_records)
+            if found:
+                return found
+
+    def _seat(self, opened: _Opened) -> Seat:
+        """A place to wait in, which nobody else waits in now."""
+        watch = self._rooms.watch
+        watch.start()
+        with self._mutex:
+            if self._idle_seats:
+                return self._idle_seats.pop()
+        seat = watch.seat()
+        self._seats.append(seat)
+        watch.follow(seat, opened.topic)
+        return seat
+
+    def _claim(self, opened: _Opened, records: int) -> None:
+        opened.lane.submit(Order(self._rooms.server.deadline(), wanted=records))
+
+    def _take(self, opened: _Opened, records: int) -> list[Delivery]:
+        """Hand out what lies in memory, once it is certain to be held for long enough, and has been read."""
+        prolonged: set[Claim] = set()
+        while True:
+            self._check_open()
+            with self._mutex:
+                exhausted, opened.lane.exhausted = opened.lane.exhausted, []
+                pieces = self._buffer.next_pieces(records)
+                late = {piece.claim for piece in pieces if self._is_late(opened, piece.claim)} - prolonged
+                unread = [piece for piece in pieces if piece.records is None]
+                if not (exhausted or late or unread):
+                    return self._buffer.take(records)
+            if exhausted:
+                self._rooms.shield.run(self._bury_exhausted(opened, exhausted))
+                if not pieces:
+                    self._claim(opened, records)
+            elif late:
+                self._prolong(opened, late)
+                prolonged |= late
+            else:
+                self._read(opened, unread[0])
+
+    def _is_late(self, opened: _Opened, claim: Claim) -> bool:
+        return claim.expires_at - monotonic() < opened.ack_deadline_s / 2
+
+    def _prolong(self, opened: _Opened, claims: Iterable[Claim]) -> None:
+        """Hold claims for longer that have waited in memory. Of those that are lost nothing is handed out."""
+        wanted = [Settlement(claim, "e", (), opened.ack_deadline_s) for claim in claims]
+        order = Order(self._rooms.server.deadline(), settlements=wanted)
+        try:
+            opened.lane.submit(order)
+        except OutcomeUnknown:
+            for settlement in wanted:
+                settlement.claim.lose()
+
+    def _read(self, opened: _Opened, piece: Piece[Delivery]) -> None:
+        batches = opened.calls.read(piece.claim.partition, piece.first, piece.end, self._wanted.prefetch.bytes_max)
+        with self._mutex:
+            if batches:
+                self._buffer.fill(piece, batches)
+            else:
+                self._buffer.drop(piece)
+
+    # -- iterating --
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return self
+
+    def __next__(self) -> Delivery:
+        """The next delivery, however long it takes; ends when the queue is closed. Nothing is acknowledged by it."""
+        while True:
+            if self._closed:
+                raise StopIteration
+            try:
+                found = self.receive(wait_s=self._rooms.server.settings.heartbeat_s)
+            except Closed:
+                if not self._closed:
+                    raise
+                raise StopIteration from None
+            if found:
+                return found[0]
+
+    # -- settling --
+
+    def ack(self, deliveries: Iterable[Delivery]) -> None:
+        """They are done: they are not delivered again. Returns when that is durable.
+
+        ClaimLost names those that are no longer held, and may be delivered again; the others are settled.
+        """
+        opened, chosen = self._chosen(deliveries)
+        self._raise_lost(opened, self._settle(opened, chosen, "a"))
+
+    def nack(self, deliveries: Iterable[Delivery], *, delay_s: float = 0.0) -> None:
+        """They failed: deliver them again, after the delay; those that were tried ``max_attempts`` times go to the dead
+        letter topic. Of an ordered queue, what else is held of the same partition is given back with them."""
+        check_seconds("delay_s", delay_s)
+        opened, chosen = self._chosen(deliveries)
+        check_delay("delay_s", delay_s, opened.topic)
+        most = opened.max_attempts
+        spent = [each for each in chosen if most is not None and each.attempt >= most]
+        again = [each for each in chosen if most is None or each.attempt < most]
+        # The dead letters first: of an ordered queue, they would be given back with the others.
+        lost = self._settle(opened, spent, "d", reason=f"tried {most} times, given back by its reader")
+        self._raise_lost(opened, lost + self._settle(opened, again, "n", float(delay_s)))
+
+    def reject(self, deliveries: Iterable[Delivery], reason: str) -> None:
+        """They can never work: put them into the dead letter topic, where there is one, and do not deliver them
+        again."""
+        if not isinstance(reason, str):
+            raise InvalidArgument(f"a reason must be text, not {type(reason).__name__}")
+        opened, chosen = self._chosen(deliveries)
+        kind: Kind = "j" if opened.letters is None else "d"
+        self._raise_lost(opened, self._settle(opened, chosen, kind, reason=reason_text(reason)))
+        if opened.letters is None:
+            for each in chosen:
+                logger.error("%r is rejected: %s", each, reason)
+
+    def extend(self, deliveries: Iterable[Delivery], seconds: float) -> None:
+        """Hold them until so many seconds from now, or longer where they are held longer already."""
+        _check_between("seconds", seconds, 0, ACK_DEADLINE_S_MAX)
+        opened, chosen = self._chosen(deliveries)
+        self._raise_lost(opened, self._settle(opened, chosen, "e", float(seconds)))
+
+    def _chosen(self, deliveries: Iterable[Delivery]) -> tuple[_Opened, list[Delivery]]:
+        """What was given, if all of it can be settled here."""
+        self._check_open()
+        if isinstance(deliveries, Record | str | bytes) or not isinstance(deliveries, Iterable):
+            raise InvalidArgument("a list of deliveries is needed; for one, call its own method")
+        chosen = list(deliveries)
+        for each in chosen:
+            if not isinstance(each, Delivery):
+                raise InvalidArgument(f"deliveries are needed, not {type(each).__name__}")
+            if each.queue is not self:
+                raise InvalidArgument(f"offset {each.offset} of {each.topic} was received by another queue, or reader")
+            _check_unsettled(each)
+        if len({(each.claim, each.offset) for each in chosen}) < len(chosen):
+            raise InvalidArgument("a delivery is given twice")
+        if self._opened is None:
+            raise InvalidArgument("nothing was received yet: there is nothing to settle")
+        return self._opened, chosen
+
+    def _settle(
+        self, opened: _Opened, chosen: list[Delivery], kind: Kind, delay_s: float = 0.0, *, reason: str = ""
+    ) -> list[Delivery]:
+        """Settle those that are held; the others."""
+        with self._mutex:
+            held, lost = self._begin(chosen, kind, is_ordered=opened.is_ordered)
+        if not held:
+            return lost
+        deadline = self._rooms.server.deadline()
+        if kind == "d":
+            order = Order(deadline, graves=[_grave(each, reason) for each in held])
+        else:
+            order = Order(deadline, settlements=_settlements(held, kind, delay_s))
+        try:
+            opened.lane.submit(order)
+        except BaseException as error:
+            if isinstance(error, TrunklineError) or order.is_withdrawn:
+                self._undo(held, kind, is_unknown=isinstance(error, OutcomeUnknown))
+            raise
+        self._wake_waiting(opened)
+        gone = [each for each in held if each.claim in order.lost]
+        with self._mutex:
+            for each in gone:
+                each.claim.lose([each.offset])
+        return lost + gone
+
+    def _wake_waiting(self, opened: _Opened) -> None:
+        """Let those go on who could not claim anything while a record was held alone."""
+        if opened.lane.is_waiting:
+            opened.lane.is_waiting = False
+            for seat in list(self._seats):
+                seat.nudge()
+
+    def _begin(self, chosen: list[Delivery], kind: Kind, *, is_ordered: bool) -> tuple[list[Delivery], list[Delivery]]:
+        """Note that they are being settled; those that are held, and those that are lost already."""
+        for each in chosen:
+            _check_unsettled(each)
+        held = [each for each in chosen if each.claim.standing(each.offset) == "open"]
+        lost = [each for each in chosen if each.claim.standing(each.offset) == "lost"]
+        if kind != "e":
+            for each in held:
+                each.claim.begin([each.offset])
+        if is_ordered and kind == "n":
+            for claim in {each.claim for each in held}:
+                claim.give_back()
+                self._buffer.give_back(claim)
+        return held, lost
+
+    def _undo(self, chosen: list[Delivery], kind: Kind, *, is_unknown: bool) -> None:
+        """Nothing was settled: they are in the application's hands as before. Where that is not known, the claim is not
+        touched any more; what of it was not settled is delivered again."""
+        with self._mutex:
+            for each in chosen:
+                if is_unknown:
+                    each.claim.lose([each.offset])
+                elif kind != "e":
+                    each.claim.put_back([each.offset])
+
+    def _raise_lost(self, opened: _Opened, lost: list[Delivery]) -> None:
+        if not lost:
+            return
+        places = sorted((each.partition, each.offset) for each in lost)
+        shown = ", ".join(f"offset {offset} in partition {partition}" for partition, offset in places[:10])
+        more = f" and {len(places) - 10} more" if len(places) > 10 else ""
+        raise ClaimLost(
+            f"{shown}{more} of {opened.topic.name}: no longer held by this reader of queue {self._wanted.name}; the "
+            f"deadline of {opened.ack_deadline_s:g} s has passed, or it was given back, and it is delivered again; "
+            "raise ack_deadline_s, or call extend() in time",
+            places=places,
+        )
+
+    # -- what nobody could handle --
+
+    def _bury_exhausted(self, opened: _Opened, exhausted: list[Claimed]) -> None:
+        """Put the first record of each claim that was tried too often into the dead letter topic; what was claimed with
+        it gets another chance. A failure is reported: the claim expires, and the next reader tries it."""
+        by_claim: dict[Claim, list[tuple[int, int]]] = {}
+        for piece in exhausted:
+            by_claim.setdefault(piece.claim, []).extend(piece.ranges)
+        for claim, ranges in by_claim.items():
+            try:
+                self._bury_first(opened, claim, ranges)
+            except TrunklineError as error:
+                logger.warning(
+                    "partition %d, offset %d of %s could not be put among the dead letters; it is tried again: %s",
+                    claim.partition, ranges[0][0], opened.topic.name, error,
+                )  # fmt: skip
+
+    def _bury_first(self, opened: _Opened, claim: Claim, ranges: list[tuple[int, int]]) -> None:
+        first, end = min(ranges)
+        batches = opened.calls.read(claim.partition, first, end, self._wanted.prefetch.bytes_max)
+        if not batches or batches[0].first_offset > first or opened.letters is None:
+            return
+        (record,) = batches[0].cut(first, first + 1)
+        settlements = [Settlement(claim, "d", [first])]
+        if sum(stop - start for start, stop in ranges) > 1:
+            settlements.append(Settlement(claim, "r", ()))
+        reason = f"tried {claim.attempt} times, the deadline passed"
+        grave = Grave(record, claim.attempt, reason, settlements)
+        opened.letters.bury([grave], self._rooms.server.deadline())
+
+
+class _Opened:
+    """What is known of a queue once it was opened."""
+
+    def __init__(
+        self, topic: Topic, calls: QueueCalls, lane: QueueLane, letters: QueueLetters | None, settings: dict[str, Any]
+    ) -> None:
+        self.topic = topic
+        self.calls = calls
+        self.lane = lane
+        self.letters = letters
+        self.ack_deadline_s: float = settings["ack_deadline_s"]
+        self.max_attempts: int | None = settings["max_attempts"]
+        self.is_ordered: bool = settings["is_ordered"]
+
+
+def _grave(delivery: Delivery, reason: str) -> Grave:
+    return Grave(delivery, delivery.attempt, reason, [Settlement(delivery.claim, "d", [delivery.offset])])
+
+
+def _settlements(held: list[Delivery], kind: Kind, delay_s: float) -> list[Settlement]:
+    by_claim: dict[Claim, list[int]] = {}
+    for each in held:
+        by_claim.setdefault(each.claim, []).append(each.offset)
+    if kind == "e":
+        # Others of the claim must not be held for a shorter time than before.
+        now = monotonic()
+        return [Settlement(claim, "e", (), max(delay_s, claim.expires_at - now)) for claim in by_claim]
+    return [Settlement(claim, kind, sorted(offsets), delay_s) for claim, offsets in by_claim.items()]
+
+
+def _check_unsettled(delivery: Delivery) -> None:
+    if delivery.claim.standing(delivery.offset) == "settled":
+        raise InvalidArgument(
+            f"offset {delivery.offset} in partition {delivery.partition} of {delivery.topic} is settled already"
+        )
+
+
+def _check_switch(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{name} must be True or False, not {value!r}")
+
+
+def _check_between(name: str, value: object, least: float, most: float) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not least <= value <= most:  # type: ignore[operator]
+        raise InvalidArgument(f"{name} must be a number from {least:g} to {most:g}, not {value!r}")

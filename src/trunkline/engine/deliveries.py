@@ -1,0 +1,251 @@
+"""What one reader of a queue holds: its claims, what of each lies in memory, and what is in the application's hands.
+
+An offset of a claim is first in the buffer, then open (handed out), then settled. Claims that are lost keep nothing:
+what was in the buffer is not handed out, and what is open cannot be settled any more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Generic, Literal, NamedTuple, TypeVar
+
+from trunkline.records import Batch
+
+T = TypeVar("T")
+
+Kind = Literal["a", "n", "r", "d", "j", "e"]
+"""As the server knows them: acked, given back, released, dead-lettered, rejected, extended."""
+
+Standing = Literal["open", "settled", "lost"]
+
+_ORDER = "eajnr"
+"""Of settlements in one call: a claim is extended before anything can empty it."""
+
+
+class Claim:
+    """Records of one partition that this reader holds until a time, for the ``attempt``-th attempt.
+
+    ``seq`` is the number of its last settlement. ``expires_at`` is on the reader's clock, and never later than the
+    server's deadline.
+    """
+
+    __slots__ = (
+        "_open",
+        "_settled",
+        "attempt",
+        "claim_no",
+        "expires_at",
+        "is_lost",
+        "part_id",
+        "partition",
+        "seq",
+        "token",
+    )
+
+    def __init__(
+        self, *, part_id: int, partition: int, claim_no: int, token: int, attempt: int, expires_at: float
+    ) -> None:
+        self.part_id = part_id
+        self.partition = partition
+        self.claim_no = claim_no
+        self.token = token
+        self.attempt = attempt
+        self.expires_at = expires_at
+        self.seq = 0
+        self.is_lost = False
+        self._open: set[int] = set()
+        self._settled: set[int] = set()
+
+    def __repr__(self) -> str:
+        return f"<claim {self.claim_no} of partition {self.partition}>"
+
+    def standing(self, offset: int) -> Standing:
+        """What may be done with a record that was handed out."""
+        if offset in self._settled:
+            return "settled"
+        return "lost" if self.is_lost or offset not in self._open else "open"
+
+    def is_held(self, now: float) -> bool:
+        """Whether nothing has become of it yet."""
+        return not (self.is_lost or self._settled or now >= self.expires_at)
+
+    def hand_out(self, offsets: Iterable[int]) -> None:
+        self._open.update(offsets)
+
+    def begin(self, offsets: Iterable[int]) -> None:
+        """They are being settled: nobody else may settle them meanwhile."""
+        self._settled.update(offsets)
+        self._open.difference_update(offsets)
+
+    def put_back(self, offsets: Iterable[int]) -> None:
+        """They were not settled after all, and are in the application's hands as before."""
+        self._open.update(offsets)
+        self._settled.difference_update(offsets)
+
+    def give_back(self) -> None:
+        """In an ordered queue: all that is held goes with a record that is given back."""
+        self._open.clear()
+
+    def lose(self, offsets: Iterable[int] = ()) -> None:
+        """Nothing of it can be settled any more; nor were these, which were being settled."""
+        self.is_lost = True
+        self._open.clear()
+        self._settled.difference_update(offsets)
+
+
+class Settlement(NamedTuple):
+    """What is to become of some offsets of a claim, ascending. ``delay_s``: of what is given back or extended."""
+
+    claim: Claim
+    kind: Kind
+    offsets: Sequence[int]
+    delay_s: float = 0.0
+
+    @property
+    def subject(self) -> tuple[Claim, Kind, float]:
+        """What those have in common that can be said as one."""
+        return self.claim, self.kind, 0.0 if self.kind == "e" else self.delay_s
+
+
+def merged(settlements: Iterable[Settlement]) -> list[Settlement]:
+    """As few settlements as say the same: one for each claim and kind, and delay. Of several extensions of a claim the
+    longest counts."""
+    found: dict[tuple[Claim, Kind, float], tuple[list[int], float]] = {}
+    for settlement in settlements:
+        offsets, delay_s = found.get(settlement.subject, ([], 0.0))
+        found[settlement.subject] = ([*offsets, *settlement.offsets], max(delay_s, settlement.delay_s))
+    wanted = [
+        Settlement(claim, kind, sorted(offsets), delay_s) for (claim, kind, _), (offsets, delay_s) in found.items()
+    ]
+    return sorted(wanted, key=lambda settlement: _ORDER.index(settlement.kind))
+
+
+def numbered(settlements: Iterable[Settlement]) -> list[int]:
+    """The number of each among the settlements of its claim."""
+    last: dict[Claim, int] = {}
+    numbers = []
+    for settlement in settlements:
+        claim = settlement.claim
+        last[claim] = last.get(claim, claim.seq) + 1
+        numbers.append(last[claim])
+    return numbers
+
+
+def ranges_of(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Ascending offsets as half-open ranges."""
+    start = end = None
+    for offset in offsets:
+        if offset != end:
+            if start is not None and end is not None:
+                yield start, end
+            start = offset
+        end = offset + 1
+    if start is not None and end is not None:
+        yield start, end
+
+
+def multirange(offsets: Sequence[int]) -> str | None:
+    """Ascending offsets as the server reads them; None for all that the claim still holds."""
+    if not offsets:
+        return None
+    ranges = ",".join(f"[{start},{end})" for start, end in ranges_of(offsets))
+    return f"{{{ranges}}}"
+
+
+class Piece(Generic[T]):
+    """Records of one claim that stand together, ``[first, end)``; ``records`` is None until they have been read."""
+
+    __slots__ = ("claim", "end", "first", "records")
+
+    def __init__(self, claim: Claim, first: int, end: int, records: Iterator[T] | None = None) -> None:
+        self.claim = claim
+        self.first = first
+        self.end = end
+        self.records = records
+
+    def __len__(self) -> int:
+        return self.end - self.first
+
+
+class Buffer(Generic[T]):
+    """What was claimed and is not handed out yet. ``make`` turns a batch of a claim into what is handed out."""
+
+    def __init__(self, make: Callable[[Batch, Claim], Iterator[T]]) -> None:
+        self._make = make
+        self._pieces: deque[Piece[T]] = deque()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pieces))
+
+    def add(self, claim: Claim, ranges: Iterable[tuple[int, int]], batch: Batch | None) -> None:
+        """Keep ranges of a claim, which lie in the batch where it has come along."""
+        for start, end in ranges:
+            self._pieces.append(self._piece(claim, start, end, batch))
+
+    def _piece(self, claim: Claim, start: int, end: int, batch: Batch | None) -> Piece[T]:
+        return Piece(claim, start, end, None if batch is None else self._make(batch.cut(start, end), claim))
+
+    def fill(self, piece: Piece[T], batches: Iterable[Batch]) -> None:
+        """Put records into a piece that had none, as far as they were read; what is not in them was taken by retention,
+        or is read later. They may begin before it."""
+        if piece.records is not None or piece not in self._pieces:
+            return
+        filled: list[Piece[T]] = []
+        last = piece.first
+        for batch in batches:
+            start, end = max(batch.first_offset, last), min(batch.end, piece.end)
+            if start < end:
+                filled.append(self._piece(piece.claim, start, end, batch))
+                last = end
+        if last < piece.end:
+            filled.append(Piece(piece.claim, last, piece.end))
+        at = self._pieces.index(piece)
+        self._pieces.remove(piece)
+        for each in reversed(filled):
+            self._pieces.insert(at, each)
+
+    def drop(self, piece: Piece[T]) -> None:
+        """Forget a piece whose records are not to be had."""
+        if piece in self._pieces:
+            self._pieces.remove(piece)
+
+    def next_pieces(self, records_max: int) -> list[Piece[T]]:
+        """The pieces that the next records are in. What belongs to claims that are lost is dropped."""
+        if any(piece.claim.is_lost for piece in self._pieces):
+            self._pieces = deque(piece for piece in self._pieces if not piece.claim.is_lost)
+        found: list[Piece[T]] = []
+        for piece in self._pieces:
+            if records_max <= 0:
+                break
+            found.append(piece)
+            records_max -= len(piece)
+        return found
+
+    def take(self, records_max: int) -> list[T]:
+        """Hand out the next records, as far as they have been read."""
+        taken: list[T] = []
+        for piece in self.next_pieces(records_max):
+            if piece.records is None:
+                break
+            got = list(islice(piece.records, min(records_max - len(taken), len(piece))))
+            piece.claim.hand_out(range(piece.first, piece.first + len(got)))
+            piece.first += len(got)
+            taken += got
+            if not piece:
+                self._pieces.popleft()
+        return taken
+
+    def give_back(self, claim: Claim) -> None:
+        """Forget what there is of a claim."""
+        self._pieces = deque(piece for piece in self._pieces if piece.claim is not claim)
+
+    def release(self) -> list[Settlement]:
+        """Empty it: what has to be said to the server so that others get it at once."""
+        held: dict[Claim, list[int]] = {}
+        for piece in self._pieces:
+            if not piece.claim.is_lost:
+                held.setdefault(piece.claim, []).extend(range(piece.first, piece.end))
+        self._pieces.clear()
+        return [Settlement(claim, "r", sorted(offsets)) for claim, offsets in held.items()]

@@ -1,0 +1,524 @@
+"""Claims of a queue in plain SQL: who gets what, for how long, and what comes again."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from tests.queues.conftest import MakeQueue
+from tests.queues.driver import Clock, Queue, Settlement
+
+HAS_XID = "select pg_current_xact_id_if_assigned() is not null"
+
+
+def test_claims_never_overlap_and_leave_nothing_out(queue: Queue) -> None:
+    for count in (1, 2, 3, 4):
+        queue.publish(count)
+    first, second = queue.reader("a").claim(3), queue.reader("b").claim(100)
+    assert first.offsets == [1, 2, 3]
+    assert second.offsets == [4, 5, 6, 7, 8, 9, 10]
+    assert queue.reader("c").claim().claims == []
+    assert queue.describe().in_flight == 10
+
+
+def test_a_claim_ends_with_a_batch_where_it_has_one(queue: Queue) -> None:
+    """Of batches of 3, 3 and 3, four records are one whole batch; of a batch that is larger, they are its beginning."""
+    for count in (3, 3, 9):
+        queue.publish(count)
+    reader = queue.reader()
+    assert reader.take(4).offsets == (1, 2, 3)
+    assert reader.take(3).offsets == (4, 5, 6)
+    assert reader.take(4).offsets == (7, 8, 9, 10)
+    assert reader.take(4).offsets == (11, 12, 13, 14)
+    assert reader.take(4).offsets == (15,)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_what_comes_along_is_what_stands_in_the_log(queue: Queue, batch: int) -> None:
+    payloads = [b"%d" % number for number in range(1, 201)]
+    for at in range(0, 200, batch):
+        queue.append([*payloads[at : at + batch]])
+    reader = queue.reader()
+    got: dict[int, bytes] = {}
+    while claims := reader.claim(30).claims:
+        for claim in claims:
+            assert set(claim.payloads) == set(claim.offsets)
+            got |= claim.payloads
+    assert got == dict(enumerate(payloads, 1))
+
+
+def test_what_is_large_does_not_come_along(queue: Queue) -> None:
+    queue.append([b"x" * 70_000])
+    claim = queue.reader().take()
+    assert (claim.offsets, claim.payloads) == ((1,), {})
+
+
+def test_a_call_claims_from_several_parts_up_to_its_limit(make_queue: MakeQueue) -> None:
+    queue = make_queue(partitions=3)
+    for partition in range(3):
+        queue.publish(4, partition=partition)
+    reader = queue.reader()
+    first = reader.claim(8, start_part=queue.part_ids[1])
+    assert [(claim.partition, claim.offsets) for claim in first.claims] == [(1, (1, 2, 3, 4)), (2, (1, 2, 3, 4))]
+    assert [(claim.partition, claim.offsets) for claim in reader.claim(8).claims] == [(0, (1, 2, 3, 4))]
+
+
+def test_bytes_bound_a_claim(queue: Queue) -> None:
+    for _ in range(4):
+        queue.append([b"x" * 1000] * 10)
+    assert len(queue.reader().take(100, bytes_max=15_000).offsets) in (10, 20)
+
+
+def test_two_queues_of_a_topic_know_nothing_of_each_other(queue: Queue) -> None:
+    queue.publish(2)
+    other_id, other_parts = queue.enter("other")
+    reader = queue.reader()
+    claim = reader.take()
+    other = queue.reader("other")
+    other.queue_id, other.part_ids = other_id, other_parts
+    assert other.take().offsets == (1, 2)
+    assert not other.ack(claim), "of another queue"
+    claim.seq = 0
+    assert reader.ack(claim)
+
+
+def test_a_queue_may_begin_at_the_end(queue: Queue) -> None:
+    queue.publish(3)
+    latest = queue.reader()
+    latest.queue_id, latest.part_ids = queue.enter("late", start="latest")
+    queue.publish(2)
+    assert latest.take().offsets == (4, 5)
+    assert queue.describe(name="late").floor == 4
+
+
+def test_a_partition_that_is_added_is_read_from_its_start(queue: Queue) -> None:
+    queue.sql("select trunkline.topic_add_partitions('t', 2)")
+    queue.publish(2, partition=1)
+    reader = queue.reader()
+    assert reader.claim().claims == []
+    queue.enter()
+    assert [(claim.partition, claim.offsets) for claim in reader.claim().claims] == [(1, (1, 2))]
+
+
+# -- deadlines --
+
+
+def test_S3_10_a_claim_that_expires_is_retried_though_later_ranges_are_done(queue: Queue, clock: Clock) -> None:
+    """Three ranges are claimed; the later two are acknowledged, the first one's reader says nothing. Its offsets are
+    handed out again, in full, and until they are done the floor stands before them."""
+    for _ in range(3):
+        queue.publish(5)
+    reader = queue.reader()
+    silent, second, third = (reader.take(5) for _ in range(3))
+    assert reader.ack(third)
+    assert queue.floor() == 1
+    assert reader.ack(second)
+    assert (queue.floor(), queue.describe().frontier) == (1, 15)
+    assert reader.claim().claims == [], "its deadline has not passed"
+    clock.advance(10)
+    assert queue.floor() == 1
+    again = reader.take()
+    assert (again.offsets, again.attempt) == (silent.offsets, 2)
+    assert queue.floor() == 1
+    assert reader.ack(again, [1, 2, 4])
+    assert queue.floor() == 3
+    assert reader.ack(again, [3])
+    assert queue.floor() == 5
+    clock.advance(10)
+    last = reader.take()
+    assert (last.offsets, last.attempt) == ((5,), 3)
+    assert reader.ack(last)
+    assert queue.floor() == 16
+    clock.advance(100)
+    assert reader.claim().claims == []
+
+
+def test_what_expires_comes_before_what_is_new(queue: Queue, clock: Clock) -> None:
+    queue.publish(2)
+    reader = queue.reader()
+    reader.take()
+    queue.publish(2)
+    clock.advance(10)
+    answer = reader.claim(3)
+    assert [(claim.offsets, claim.attempt) for claim in answer.claims] == [((1, 2), 2), ((3,), 1)]
+
+
+def test_a_large_claim_that_expires_is_taken_in_parts(queue: Queue, clock: Clock) -> None:
+    queue.publish(10)
+    reader = queue.reader()
+    reader.take()
+    clock.advance(10)
+    claims = []
+    for _ in range(4):
+        claims += reader.claim(3).claims
+        clock.advance(0.001)
+    assert [claim.offsets for claim in claims] == [(1, 2, 3), (4, 5, 6), (7, 8, 9), (10,)]
+    assert {claim.attempt for claim in claims} == {2}
+
+
+def test_due_says_when_to_look_again(queue: Queue, clock: Clock) -> None:
+    queue.publish(3)
+    reader = queue.reader()
+    assert reader.claim(2).due_s == 10
+    clock.advance(4)
+    answer = reader.claim(1)
+    assert answer.due_s == 6
+    assert reader.next([Settlement(answer.claim, "n", delay_s=3)], 1).due_s == 3
+
+
+def test_the_deadline_is_left_out_where_nothing_waits(queue: Queue) -> None:
+    assert queue.reader().claim().due_s is None
+
+
+def test_extending_holds_a_claim_beyond_its_deadline(queue: Queue, clock: Clock) -> None:
+    queue.publish(2)
+    reader = queue.reader()
+    claim = reader.take()
+    clock.advance(9)
+    assert reader.extend(claim, 20)
+    clock.advance(19)
+    assert reader.claim().claims == []
+    assert reader.ack(claim, [1])
+    clock.advance(1)
+    assert reader.take().offsets == (2,)
+    assert not reader.ack(claim)
+
+
+def test_extending_again_and_shorter(queue: Queue, clock: Clock) -> None:
+    """Each counts from now; a shorter one gives the records back sooner."""
+    queue.publish(2)
+    reader = queue.reader()
+    claim = reader.take()
+    assert reader.extend(claim, 100)
+    assert reader.extend(claim, 3)
+    clock.advance(2.9)
+    assert reader.claim().claims == []
+    clock.advance(0.1)
+    assert not reader.ack(claim)
+    assert reader.take().offsets == (1, 2)
+    clock.advance(5)
+    assert reader.claim().claims == [], "the old deadlines mean nothing any more"
+
+
+def test_many_claims_that_expire_at_once_all_come_again(queue: Queue, clock: Clock) -> None:
+    """More than are looked at in one go."""
+    for _ in range(450):
+        queue.publish(1)
+    reader = queue.reader()
+    for _ in range(450):
+        reader.take(1)
+    clock.advance(10)
+    got = reader.claim(1000).offsets
+    clock.advance(0.001)
+    got += reader.claim(1000).offsets
+    assert sorted(got) == list(range(1, 451))
+
+
+# -- attempts --
+
+
+def _expire(queue: Queue, clock: Clock, times: int) -> None:
+    for _ in range(times):
+        queue.reader().claim()
+        clock.advance(10.001)
+
+
+def test_attempts_are_counted_at_the_claim(queue: Queue, clock: Clock) -> None:
+    """Nobody has to live to count."""
+    queue.publish(1)
+    reader = queue.reader()
+    for attempt in range(1, 6):
+        assert reader.take().attempt == attempt
+        clock.advance(10.001)
+
+
+def test_the_last_attempt_is_made_alone(make_queue: MakeQueue, clock: Clock) -> None:
+    """Three records were claimed together and killed their reader twice: each gets its third attempt by itself, in an
+    answer of its own. Whoever dies of one has no other in hand for which it was the last attempt."""
+    queue = make_queue(ack_deadline_s=10.0, max_attempts=3, dead_letter="dead")
+    queue.publish(3)
+    _expire(queue, clock, 2)
+    for offset in (1, 2, 3):
+        claim = queue.reader().take()
+        assert (claim.offsets, claim.attempt, claim.is_exhausted) == ((offset,), 3, False)
+        clock.advance(0.001)
+    assert queue.reader().claim().claims == []
+
+
+def test_what_has_no_attempt_left_is_flagged_and_stays_so(make_queue: MakeQueue, clock: Clock) -> None:
+    queue = make_queue(ack_deadline_s=10.0, max_attempts=2, dead_letter="dead")
+    queue.publish(2)
+    _expire(queue, clock, 1)
+    for _ in range(2):
+        queue.reader().claim()
+        clock.advance(0.001)
+    clock.advance(10)
+    reader = queue.reader()
+    for _ in range(3):
+        claims = reader.claim().claims
+        assert [(claim.offsets, claim.attempt, claim.is_exhausted) for claim in claims] == [
+            ((1,), 2, True),
+            ((2,), 2, True),
+        ]
+        clock.advance(10.001)
+
+
+def test_what_is_buried_is_done(make_queue: MakeQueue, clock: Clock) -> None:
+    queue = make_queue(ack_deadline_s=10.0, max_attempts=1, dead_letter="dead")
+    queue.publish(1)
+    _expire(queue, clock, 1)
+    reader = queue.reader()
+    assert reader.settle(reader.take(), "d")
+    clock.advance(100)
+    assert reader.claim().claims == []
+    assert queue.floor() == 2
+
+
+def test_the_only_attempt_is_made_alone_and_within_the_limit(make_queue: MakeQueue, clock: Clock) -> None:
+    queue = make_queue(ack_deadline_s=10.0, max_attempts=1, dead_letter="dead")
+    queue.publish(5)
+    reader = queue.reader()
+    assert reader.claim(3).offsets == [1]
+    clock.advance(10)
+    assert reader.claim(1).offsets == [1], "one was asked for, and this one is due"
+
+
+def test_a_release_does_not_count(queue: Queue) -> None:
+    queue.publish(2)
+    reader = queue.reader()
+    for _ in range(5):
+        claim = reader.take()
+        assert claim.attempt == 1
+        assert reader.release(claim)
+
+
+def test_a_nack_counts(queue: Queue) -> None:
+    queue.publish(2)
+    reader = queue.reader()
+    for attempt in range(1, 6):
+        claim = reader.take()
+        assert claim.attempt == attempt
+        assert reader.nack(claim)
+
+
+# -- delays --
+
+
+def test_what_was_published_with_a_delay_comes_after_it(queue: Queue, clock: Clock) -> None:
+    queue.publish(delays=[None, 5, None, 20, 5])
+    reader = queue.reader()
+    first = reader.claim()
+    assert first.claim.offsets == (1, 3)
+    assert reader.ack(first.claim)
+    assert (queue.floor(), queue.describe().waiting) == (2, 3)
+    assert reader.claim().due_s == 5
+    clock.advance(5)
+    second = reader.take()
+    assert (second.offsets, second.attempt) == ((2, 5), 1)
+    assert reader.ack(second)
+    assert queue.floor() == 4
+    clock.advance(15)
+    assert reader.ack(reader.take())
+    assert queue.floor() == 6
+
+
+def test_a_delay_that_is_over_when_somebody_comes_is_none(queue: Queue, clock: Clock) -> None:
+    queue.publish(delays=[3, None, 4])
+    clock.advance(4)
+    assert queue.reader().take().offsets == (1, 2, 3)
+
+
+def test_a_batch_that_waits_hides_nothing_behind_it(queue: Queue, clock: Clock) -> None:
+    """Whoever gets nothing is told to look again at once, or gets what stands behind it."""
+    queue.publish(delays=[60, 60])
+    queue.publish(2)
+    reader = queue.reader()
+    answer = reader.claim()
+    assert answer.claims or answer.due_s == 0
+    assert (answer.offsets or reader.claim().offsets) == [3, 4]
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1e3", "inf", "NaN", "1" * 12, "é", " 1"])
+def test_what_is_no_delay_is_ignored(queue: Queue, clock: Clock, text: str) -> None:
+    queue.publish(delays=[text])
+    assert queue.reader().take().offsets == (1,)
+
+
+def test_a_nack_with_a_delay(queue: Queue, clock: Clock) -> None:
+    queue.publish(3)
+    reader = queue.reader()
+    claim = reader.take()
+    assert reader.nack(claim, [2], delay_s=30)
+    assert reader.ack(claim, [1])
+    assert queue.floor() == 2
+    clock.advance(5)
+    assert reader.ack(claim)
+    assert (queue.floor(), queue.describe().waiting, queue.describe().in_flight) == (2, 1, 0)
+    assert reader.claim().claims == []
+    clock.advance(25)
+    again = reader.take()
+    assert (again.offsets, again.attempt) == ((2,), 2)
+
+
+# -- order --
+
+
+def test_an_ordered_queue_hands_out_one_range_at_a_time(make_queue: MakeQueue, clock: Clock) -> None:
+    queue = make_queue(ack_deadline_s=10.0, is_ordered=True)
+    for _ in range(3):
+        queue.publish(3)
+    a, b = queue.reader("a"), queue.reader("b")
+    claim = a.take(3)
+    assert b.claim().claims == []
+    assert a.ack(claim, [1, 2])
+    assert b.claim().claims == []
+    clock.advance(10)
+    again = b.claim(3)
+    assert again.offsets[0] == 3
+    assert a.claim().claims == []
+    for each in again.claims:
+        assert b.ack(each)
+    assert a.claim(100).offsets[0] == again.offsets[-1] + 1
+
+
+def test_an_ordered_queue_gives_back_everything_from_there_on(make_queue: MakeQueue, clock: Clock) -> None:
+    queue = make_queue(ack_deadline_s=10.0, is_ordered=True)
+    queue.publish(5)
+    reader = queue.reader()
+    claim = reader.take()
+    assert reader.ack(claim, [1, 2])
+    assert reader.nack(claim, [3], delay_s=5)
+    assert not reader.ack(claim, [4]), "given back, with what stands before it"
+    queue.publish(1)
+    assert reader.claim().claims == []
+    clock.advance(5)
+    assert reader.claim(100).offsets[:3] == [3, 4, 5]
+
+
+def test_an_ordered_queue_gives_back_all_that_remains_of_a_range(make_queue: MakeQueue) -> None:
+    """A reader gives back the third of five before it has said anything of the second: nothing passes another."""
+    queue = make_queue(ack_deadline_s=10.0, is_ordered=True)
+    queue.publish(5)
+    a, b = queue.reader("a"), queue.reader("b")
+    claim = a.take()
+    assert a.ack(claim, [1])
+    assert a.nack(claim, [3])
+    assert not a.ack(claim, [2])
+    assert b.claim().offsets == [2, 3, 4, 5]
+
+
+def test_in_an_ordered_queue_a_delayed_record_holds_back_what_follows(make_queue: MakeQueue, clock: Clock) -> None:
+    queue = make_queue(ack_deadline_s=10.0, is_ordered=True)
+    queue.publish(delays=[None, 5, None])
+    reader = queue.reader()
+    claim = reader.take()
+    assert claim.offsets == (1,)
+    assert reader.ack(claim)
+    answer = reader.claim()
+    assert (answer.claims, answer.due_s) == ([], 5)
+    clock.advance(5)
+    assert reader.take().offsets == (2, 3)
+
+
+# -- pause --
+
+
+def test_a_queue_that_is_paused_hands_out_nothing_and_settles(queue: Queue, clock: Clock) -> None:
+    queue.publish(3)
+    reader = queue.reader()
+    claim = reader.take(2)
+    queue.sql("select trunkline.queue_pause('t', 'q', 'lunch')")
+    assert reader.claim().claims == []
+    assert reader.ack(claim, [1])
+    clock.advance(10)
+    assert reader.claim().claims == []
+    assert queue.sql("select trunkline.queue_resume('t', 'q')") == [(True,)]
+    assert [each.offsets for each in reader.claim().claims] == [(2,), (3,)]
+
+
+@pytest.mark.parametrize(("failures", "is_paused"), [(50, False), (51, True)])
+def test_a_queue_pauses_where_too_much_fails(
+    make_queue: MakeQueue, clock: Clock, failures: int, *, is_paused: bool
+) -> None:
+    queue = make_queue(ack_deadline_s=10.0, pause_above=0.5)
+    queue.publish(101)
+    reader = queue.reader()
+    claim = reader.take(100)
+    assert reader.ack(claim, range(failures + 1, 101))
+    clock.advance(1)
+    assert reader.nack(claim, delay_s=5)
+    assert [paused for (paused,) in queue.sql("select paused_at is not null from trunkline.queue")] == [is_paused]
+    assert bool(reader.claim().claims) is not is_paused
+
+
+def test_a_queue_pauses_where_deadlines_pass_and_nobody_says_a_word(make_queue: MakeQueue, clock: Clock) -> None:
+    """Readers that die do not give anything back: who takes over notices."""
+    queue = make_queue(ack_deadline_s=10.0, pause_above=0.5)
+    queue.publish(101)
+    reader = queue.reader()
+    reader.take(100)
+    clock.advance(10)
+    assert len(reader.claim(200).offsets) == 101
+    ((is_paused, reason),) = queue.sql("select paused_at is not null, pause_reason from trunkline.queue")
+    assert is_paused
+    assert reason == "100 of the last 100 deliveries failed"
+    assert reader.claim().claims == []
+
+
+# -- what it costs, and who may --
+
+
+@pytest.mark.direct("asks whether this session has a transaction id")
+def test_a_call_that_finds_nothing_writes_nothing(queue: Queue, still_server: None) -> None:
+    """After everything that was due has been looked at once: no transaction id, no WAL."""
+    queue.publish(3)
+    reader = queue.reader()
+    assert reader.ack(reader.take())
+    reader.claim()
+    with reader.connection.transaction():
+        for _ in range(3):
+            assert reader.claim().claims == []
+            assert reader.connection.execute(HAS_XID).fetchone() == (False,)
+    queue.sql("checkpoint")
+    ((before,),) = queue.sql("select pg_current_wal_insert_lsn()")
+    for _ in range(20):
+        reader.claim()
+    ((after,),) = queue.sql("select pg_current_wal_insert_lsn()")
+    assert after == before
+
+
+@pytest.mark.direct("asks whether this session has a transaction id")
+def test_a_call_that_finds_nothing_due_yet_writes_nothing(queue: Queue) -> None:
+    queue.publish(3)
+    reader = queue.reader()
+    assert reader.nack(reader.take(), delay_s=1000)
+    reader.claim()
+    with reader.connection.transaction():
+        assert reader.claim().claims == []
+        assert reader.connection.execute(HAS_XID).fetchone() == (False,)
+
+
+@pytest.mark.parametrize(
+    ("role", "may"), [("trunkline_consumer", True), ("trunkline_producer", False), ("pg_read_all_data", False)]
+)
+def test_who_may_read_a_queue(queue: Queue, role: str, *, may: bool) -> None:
+    queue.publish(1)
+    reader = queue.reader()
+    with reader.connection.transaction(force_rollback=True):
+        reader.connection.execute(f"set local role {role}".encode())
+        if may:
+            assert reader.ack(reader.take())
+        else:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                reader.take()
+
+
+def test_nobody_may_call_the_functions_that_need_a_lock(queue: Queue) -> None:
+    ((number,),) = queue.sql("select table_no from trunkline.queue_part")
+    found = queue.sql(
+        "select p.proname from pg_proc p where p.pronamespace = 'trunkline'::regnamespace"
+        " and p.proname like %s and (has_function_privilege('trunkline_consumer', p.oid, 'execute')"
+        " or has_function_privilege('pg_read_all_data', p.oid, 'execute')) and p.proname <> %s",
+        [f"claim_{number}%", f"claim_{number}_step"],
+    )
+    assert found == []

@@ -1,0 +1,374 @@
+"""Readers that meet, in orders that are forced: only one wins, nobody waits who need not, nothing is held by two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from tests.concurrency.sessions import WAIT_S, Session, Sessions, wait_until
+from tests.mutants.mutants import install_changes
+from tests.queues.conftest import MakeQueue
+from tests.queues.driver import Answer, Claim, Clock, Queue, Reader, Settlement
+from trunkline.sql import script
+
+T = TypeVar("T")
+Ack = Callable[[Reader, Claim], bool]
+ACKS = pytest.mark.parametrize("ack", [Reader.ack, Reader.ack_shortly], ids=["queue_next", "step"])
+
+
+class Party:
+    """A reader on a session that stays in its transaction until it is told."""
+
+    def __init__(self, queue: Queue, sessions: Sessions, name: str) -> None:
+        self.session: Session = sessions.open(name)
+        self.reader = queue.reader(name, session=self.session)
+
+    def do(self, work: Callable[[], T]) -> T:
+        return self.session.do(work).result(WAIT_S)
+
+    def commit(self) -> None:
+        self.session.commit()
+
+    def rollback(self) -> None:
+        self.session.rollback()
+
+
+@pytest.fixture
+def party(queue: Queue, sessions: Sessions) -> Callable[[str], Party]:
+    return lambda name: Party(queue, sessions, name)
+
+
+MakeParty = Callable[[str], Party]
+
+
+# -- an acknowledgement meets a take-over --
+
+
+@ACKS
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_an_ack_that_is_under_way_at_the_deadline_wins_if_it_commits(
+    queue: Queue, clock: Clock, party: MakeParty, ack: Ack, ending: str
+) -> None:
+    """It came in time, and its transaction goes on past the deadline. Others do not wait for it, and do not take it."""
+    queue.publish(3)
+    slow, other = party("slow"), queue.reader("other")
+    claim = slow.do(slow.reader.take)
+    slow.commit()
+    clock.advance(9)
+    assert slow.do(lambda: ack(slow.reader, claim))
+    clock.advance(1)
+    answer = other.claim()
+    assert answer.claims == []
+    assert answer.due_s is not None
+    assert 0 < answer.due_s <= 1, "it is looked at again soon"
+    getattr(slow, ending)()
+    clock.advance(1)
+    if ending == "commit":
+        assert other.claim().claims == []
+        assert queue.floor() == 4
+    else:
+        assert other.take().offsets == (1, 2, 3)
+        assert not slow.do(lambda: ack(slow.reader, claim))
+
+
+@ACKS
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_an_ack_that_meets_a_take_over_is_refused(
+    queue: Queue, clock: Clock, sessions: Sessions, party: MakeParty, ack: Ack, ending: str
+) -> None:
+    """The take-over is not committed yet: the late one waits to know. Even where it comes to nothing, the deadline has
+    passed."""
+    queue.publish(3)
+    late, heir = party("late"), party("heir")
+    claim = late.do(late.reader.take)
+    late.commit()
+    clock.advance(10)
+    again = heir.do(heir.reader.take)
+    waiting = late.session.do(lambda: ack(late.reader, claim))
+    sessions.watcher.wait_blocked(late.session, heir.session)
+    getattr(heir, ending)()
+    assert waiting.result(WAIT_S) is False
+    late.commit()
+    if ending == "commit":
+        assert heir.do(lambda: heir.reader.ack(again))
+        heir.commit()
+        assert queue.floor() == 4
+    else:
+        assert queue.reader().take().offsets == (1, 2, 3)
+
+
+@ACKS
+def test_a_partial_ack_in_a_long_transaction_keeps_the_rest_until_it_ends(
+    queue: Queue, clock: Clock, party: MakeParty, ack: Ack
+) -> None:
+    queue.publish(3)
+    slow, other = party("slow"), queue.reader("other")
+    claim = slow.do(slow.reader.take)
+    slow.commit()
+    assert slow.do(lambda: slow.reader.ack(claim, [2]))
+    for _ in range(3):
+        clock.advance(10)
+        assert other.claim().claims == []
+    slow.commit()
+    clock.advance(1)
+    again = other.take()
+    assert (again.offsets, again.attempt) == ((1, 3), 2)
+    assert not slow.do(lambda: ack(slow.reader, claim))
+
+
+# -- a long transaction --
+
+
+@ACKS
+def test_nobody_waits_for_an_ack_that_is_held_open(queue: Queue, clock: Clock, party: MakeParty, ack: Ack) -> None:
+    """An application acknowledges in its own transaction, which takes long. Others claim, acknowledge, give back and
+    extend meanwhile, in the same part."""
+    for _ in range(4):
+        queue.publish(2)
+    slow, other = party("slow"), queue.reader("other")
+    held = slow.do(lambda: slow.reader.take(2))
+    slow.commit()
+    assert slow.do(lambda: ack(slow.reader, held))
+    one, two, three = (other.take(2) for _ in range(3))
+    assert {*one.offsets, *two.offsets, *three.offsets} == {3, 4, 5, 6, 7, 8}
+    assert other.ack(one)
+    assert other.nack(two)
+    assert other.extend(three, 60)
+    assert other.take().offsets == two.offsets
+    assert queue.floor() == 1
+    slow.commit()
+    assert queue.floor() == 5
+
+
+# -- one part --
+
+
+@pytest.mark.parametrize(("ending", "offsets"), [("commit", (3, 4)), ("rollback", (1, 2))])
+def test_two_claimers_on_one_partition(
+    queue: Queue, sessions: Sessions, party: MakeParty, ending: str, offsets: tuple[int, ...]
+) -> None:
+    """The second waits for the first, as there is nothing else to be had, and sees what it has left."""
+    queue.publish(2)
+    queue.publish(2)
+    first, second = party("first"), party("second")
+    assert first.do(lambda: first.reader.take(2)).offsets == (1, 2)
+    waiting = second.session.do(lambda: second.reader.take(2))
+    sessions.watcher.wait_blocked(second.session, first.session)
+    getattr(first, ending)()
+    assert waiting.result(WAIT_S).offsets == offsets
+
+
+def test_a_claimer_goes_elsewhere_before_it_waits(make_queue: MakeQueue, sessions: Sessions) -> None:
+    queue = make_queue(partitions=2)
+    queue.publish(2, partition=0)
+    queue.publish(2, partition=1)
+    first, second = Party(queue, sessions, "first"), Party(queue, sessions, "second")
+    assert first.do(lambda: first.reader.take(2)).partition == 0
+    assert second.do(lambda: second.reader.take(2)).partition == 1
+
+
+@pytest.mark.parametrize(("ending", "got"), [("commit", [((1, 2), 2), ((3, 4), 1)]), ("rollback", [((3, 4), 1)])])
+def test_a_nack_meets_a_claim(
+    queue: Queue, sessions: Sessions, party: MakeParty, ending: str, got: list[tuple[tuple[int, ...], int]]
+) -> None:
+    """A claimer that finds the part locked by somebody who gives back gets what was given back."""
+    queue.publish(2)
+    queue.publish(2)
+    giver, taker = party("giver"), party("taker")
+    claim = giver.do(lambda: giver.reader.take(2))
+    giver.commit()
+    assert giver.do(lambda: giver.reader.nack(claim))
+    waiting = taker.session.do(taker.reader.claim)
+    sessions.watcher.wait_blocked(taker.session, giver.session)
+    getattr(giver, ending)()
+    assert [(each.offsets, each.attempt) for each in waiting.result(WAIT_S).claims] == got
+
+
+def test_a_nack_waits_for_a_claim_and_is_not_passed_over(
+    queue: Queue, clock: Clock, sessions: Sessions, party: MakeParty
+) -> None:
+    """Whoever claims has looked at all that was due up to now. What is given back now must not be due before that."""
+    queue.publish(2)
+    queue.publish(2)
+    giver, taker = party("giver"), party("taker")
+    claim = giver.do(lambda: giver.reader.take(2))
+    giver.commit()
+    assert taker.do(lambda: taker.reader.take(2)).offsets == (3, 4)
+    waiting = giver.session.do(lambda: giver.reader.nack(claim, delay_s=5))
+    sessions.watcher.wait_blocked(giver.session, taker.session)
+    taker.commit()
+    assert waiting.result(WAIT_S)
+    giver.commit()
+    clock.advance(5)
+    assert queue.reader().take().offsets == (1, 2)
+
+
+def test_two_who_give_back_in_different_parts_and_claim_do_not_wait_for_each_other(
+    make_queue: MakeQueue, sessions: Sessions
+) -> None:
+    """Each gives back in one part and then looks for records in all of them, in one call. Others hold their claims
+    for a moment, so that both have locked their parts before either looks."""
+    queue = make_queue(partitions=2, ack_deadline_s=60.0)
+    queue.publish(1, partition=0)
+    queue.publish(1, partition=1)
+    names = ("a", "b")
+    parties = [Party(queue, sessions, name) for name in names]
+    holders = [Party(queue, sessions, f"holder of {name}'s") for name in names]
+    claims = [each.do(lambda each=each: each.reader.take(1)) for each in parties]  # type: ignore[misc]
+    for each in parties:
+        each.commit()
+    assert {claim.partition for claim in claims} == {0, 1}
+    for holder, claim in zip(holders, claims, strict=True):
+        holder.session.run("select trunkline.lock_claim(%s, %s)", [claim.part_id, claim.claim_no])
+    answers = []
+    for each, holder, claim in zip(parties, holders, claims, strict=True):
+        given = [Settlement(claim, "n", delay_s=30)]
+        answers.append(each.session.do(lambda each=each, given=given: _next_and_commit(each, given)))  # type: ignore[misc]
+        sessions.watcher.wait_blocked(each.session, holder.session)
+    holders[0].rollback()
+    wait_until(
+        lambda: answers[0].done() or sessions.watcher.blocked_by(parties[0].session, parties[1].session),
+        "the first looks for records",
+    )
+    holders[1].rollback()
+    assert [answer.result(WAIT_S).lost for answer in answers] == [[], []]
+
+
+def _next_and_commit(party: Party, given: list[Settlement]) -> Answer:
+    answer = party.reader.next(given, 10)
+    party.session.connection.commit()
+    return answer
+
+
+# -- new tables --
+
+
+@ACKS
+def test_a_part_whose_claim_is_being_acknowledged_is_moved_later(queue: Queue, party: MakeParty, ack: Ack) -> None:
+    """Nobody waits: neither the one who rolls nor, afterwards, anybody else."""
+    queue.publish(2)
+    queue.publish(2)
+    slow, other = party("slow"), queue.reader("other")
+    held = slow.do(lambda: slow.reader.take(2))
+    slow.commit()
+    assert slow.do(lambda: ack(slow.reader, held))
+    assert queue.roll() == 1
+    assert other.ack(other.take())
+    slow.commit()
+    assert queue.move() == 0
+    assert queue.floor() == 5
+    assert queue.sql("select trunkline.queue_drop_old()") == [(1,)]
+
+
+@ACKS
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_an_ack_that_meets_the_move_of_its_part(
+    queue: Queue, sessions: Sessions, party: MakeParty, ack: Ack, ending: str
+) -> None:
+    """It waits, and finds its claim where it is then."""
+    queue.publish(2)
+    reader, mover = party("reader"), party("mover")
+    held = reader.do(reader.reader.take)
+    reader.commit()
+    queue.sql("select trunkline.queue_roll(%s, true)", [queue.queue_id])
+    assert mover.session.run("select trunkline.queue_move_parts(%s)", [queue.queue_id]) == [(0,)]
+    waiting = reader.session.do(lambda: ack(reader.reader, held))
+    sessions.watcher.wait_blocked(reader.session, mover.session)
+    getattr(mover, ending)()
+    assert waiting.result(WAIT_S)
+    reader.commit()
+    assert queue.move() == 0
+    queue.sql("select trunkline.queue_drop_old()")
+    assert (queue.floor(), queue.describe().in_flight) == (3, 0)
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+@pytest.mark.parametrize("kind", ["claim", "nack"])
+def test_others_that_meet_the_move_of_a_part(
+    queue: Queue, sessions: Sessions, party: MakeParty, kind: str, ending: str
+) -> None:
+    queue.publish(2)
+    queue.publish(2)
+    reader, mover = party("reader"), party("mover")
+    held = reader.do(lambda: reader.reader.take(2))
+    reader.commit()
+    queue.sql("select trunkline.queue_roll(%s, true)", [queue.queue_id])
+    assert mover.session.run("select trunkline.queue_move_parts(%s)", [queue.queue_id]) == [(0,)]
+    waiting = reader.session.do(
+        lambda: bool(reader.reader.claim(2).claims) if kind == "claim" else reader.reader.nack(held)
+    )
+    sessions.watcher.wait_blocked(reader.session, mover.session)
+    getattr(mover, ending)()
+    assert waiting.result(WAIT_S)
+    reader.commit()
+    part = queue.describe()
+    assert (part.in_flight, part.waiting) == ((4, 0) if kind == "claim" else (0, 2))
+    assert queue.move() == 0
+    assert queue.describe() == part
+
+
+def test_whoever_moves_parts_and_a_reader_of_two_do_not_wait_for_each_other(
+    make_queue: MakeQueue, sessions: Sessions
+) -> None:
+    """A claim of one part is being acknowledged, so that this part cannot be moved now. Somebody gives back in the
+    other part, then in this one. Which part is moved first is chance, so it is done again and again."""
+    queue = make_queue(partitions=2, ack_deadline_s=60.0)
+    slow, giver, mover = (Party(queue, sessions, name) for name in ("slow", "giver", "mover"))
+    for _ in range(6):
+        queue.publish(1, partition=0)
+        queue.publish(1, partition=0)
+        queue.publish(1, partition=1)
+        claims = [slow.do(lambda: slow.reader.take(1)) for _ in range(3)]
+        slow.commit()
+        acked, given = (claim for claim in claims if claim.partition == 0)
+        (other,) = (claim for claim in claims if claim.partition == 1)
+        slow.do(lambda acked=acked: slow.reader.ack(acked))  # type: ignore[misc]
+        giver.do(lambda other=other: giver.reader.nack(other, delay_s=50))  # type: ignore[misc]
+        queue.sql("select trunkline.queue_roll(%s, true)", [queue.queue_id])
+        moved = mover.session.do(lambda: _move_and_commit(mover))
+        wait_until(
+            lambda moved=moved: moved.done() or sessions.watcher.blocked_by(mover.session, giver.session),  # type: ignore[misc]
+            "the mover is done, or waits",
+        )
+        assert giver.do(lambda given=given: giver.reader.nack(given, delay_s=50))  # type: ignore[misc]
+        giver.commit()
+        assert moved.result(WAIT_S) in (1, 2)
+        slow.commit()
+        assert queue.move() == 0
+        queue.sql("select trunkline.queue_drop_old()")
+    assert (queue.describe(0).waiting, queue.describe(1).waiting) == (6, 6)
+
+
+def _move_and_commit(mover: Party) -> int:
+    row = mover.session.connection.execute("select trunkline.queue_move_parts(%s)", [mover.reader.queue_id]).fetchone()
+    mover.session.connection.commit()
+    assert row is not None
+    return int(row[0])
+
+
+# -- the floor --
+
+
+def test_the_floor_does_not_pass_what_is_taken_over_while_somebody_asks(
+    queue: Queue, clock: Clock, sessions: Sessions, party: MakeParty
+) -> None:
+    """Whoever describes the queue is stopped between two looks, and meanwhile a claim is taken over by another."""
+    stop = "begin perform pg_advisory_xact_lock_shared(77, 77);"
+    install_changes(queue.url, [("queue_open_claims", "begin", stop)])
+    try:
+        queue.publish(2)
+        reader = queue.reader()
+        reader.take()
+        clock.advance(10)
+        gate, watcher = party("gate"), party("watcher")
+        gate.session.run("select pg_advisory_xact_lock(77, 77)")
+        asked = watcher.session.start("select floor from trunkline.queue_describe('t', 'q')")
+        sessions.watcher.wait_blocked(watcher.session, gate.session)
+        assert reader.take().offsets == (1, 2)
+        gate.commit()
+        assert asked.result(WAIT_S) == [(1,)]
+    finally:
+        restored = script.functions()["queue_open_claims"].replace("create function", "create or replace function", 1)
+        queue.sql(restored)

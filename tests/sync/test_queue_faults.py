@@ -1,0 +1,117 @@
+# Generated from tests/aio/test_queue_faults.py by tools/twins.py (make fix). Change the source, not this file.
+"""Answers that are lost under a queue: what was settled stays settled, once; a claim nobody heard of expires."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+import trunkline
+from tests.concurrency.proxy import Fault, Proxy, as_if_direct
+from trunkline import ClientSettings, errors
+from trunkline.client.sync.queue_letters import QueueLetters
+
+FAULTS = [Fault.REQUEST_LOST, Fault.REQUEST_TORN, Fault.REPLY_LOST, Fault.REPLY_TORN]
+
+
+@pytest.fixture
+def proxied(direct_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Proxy, str]]:
+    """A proxy before the database and the URL through it; clients do not notice it."""
+    port = urlsplit(direct_url).port
+    assert port is not None
+    with Proxy(port) as proxy:
+        as_if_direct(proxy, monkeypatch)
+        yield proxy, proxy.url(direct_url)
+
+
+def advance_clock(db_url: str, seconds: float) -> None:
+    with psycopg.connect(db_url, autocommit=True) as connection:
+        connection.execute(
+            "create or replace function trunkline.clock_now() returns timestamptz language sql volatile as "
+            f"$$ select clock_timestamp() + interval '{seconds} seconds' $$".encode()
+        )
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("kind", ["ack", "nack", "extend", "reject"])
+def test_a_settlement_whose_answer_is_lost_is_done_once(
+    direct_url: str, proxied: tuple[Proxy, str], monkeypatch: pytest.MonkeyPatch, fault: Fault, kind: str
+) -> None:
+    """Method: the commit fails in a known way; what the server has in the end tells how often it was done."""
+    proxy, url = proxied
+    bury = QueueLetters._commit
+
+    def armed(self: QueueLetters, *arguments: Any) -> Any:
+        if not proxy.hits:
+            proxy.arm(fault)
+        return bury(self, *arguments)
+
+    monkeypatch.setattr(QueueLetters, "_commit", armed)
+    with trunkline.connect(url) as tl:
+        tl.create_topic("orders")
+        tl.create_topic("orders.dead")
+        tl.publish_many("orders", [b"0", b"1"])
+        queue = tl.queue("orders", "billing", dead_letter="orders.dead", max_attempts=5, prefetch=0)
+        first, second = queue.receive(2)
+        if kind != "reject":
+            proxy.arm(fault)
+        if kind == "ack":
+            first.ack()
+        elif kind == "nack":
+            first.nack(delay_s=100)
+        elif kind == "extend":
+            first.extend(100)
+        else:
+            first.reject("x")
+        assert proxy.hits == [fault]
+        second.ack()
+        assert queue.receive(2) == []
+        assert [letter.payload for letter in tl.read("orders.dead")] == ([b"0"] if kind == "reject" else [])
+        advance_clock(direct_url, 99)
+        assert queue.receive(2) == []
+        advance_clock(direct_url, 101)
+        again = [(each.offset, each.attempt) for each in queue.receive(2)]
+        assert again == ([(1, 2)] if kind in ("nack", "extend") else [])
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_claim_whose_answer_is_lost_expires(direct_url: str, proxied: tuple[Proxy, str], fault: Fault) -> None:
+    proxy, url = proxied
+    with trunkline.connect(url) as tl:
+        tl.create_topic("orders")
+        tl.publish_many("orders", [b"0", b"1", b"2"])
+        queue = tl.queue("orders", "billing", prefetch=0)
+        (first,) = queue.receive()
+        proxy.arm(fault)
+        got = queue.receive()
+        assert proxy.hits == [fault]
+        is_claimed = fault in (Fault.REPLY_LOST, Fault.REPLY_TORN)
+        assert [each.offset for each in got] == ([3] if is_claimed else [2])
+        queue.ack([first, *got])
+        queue.ack(queue.receive() if not is_claimed else [])
+        advance_clock(direct_url, 31)
+        assert [(each.offset, each.attempt) for each in queue.receive(5)] == ([(2, 2)] if is_claimed else [])
+
+
+def test_where_no_answer_comes_at_all_the_outcome_is_unknown(direct_url: str, proxied: tuple[Proxy, str]) -> None:
+    proxy, url = proxied
+    settings = ClientSettings(deadline_s=1.5, statement_timeout_s=0.5, retry_max_s=0.1, connect_timeout_s=0.5)
+    with trunkline.connect(url, settings=settings) as tl:
+        tl.create_topic("orders")
+        tl.publish_many("orders", [b"0", b"1"])
+        queue = tl.queue("orders", "billing", prefetch=0)
+        first, second = queue.receive(2)
+        proxy.darken()
+        with pytest.raises(errors.OutcomeUnknown):
+            first.ack()
+        proxy.darken(dark=False)
+        # Whether it was settled is not known here: the claim is not touched any more.
+        for delivery in (first, second):
+            with pytest.raises(errors.ClaimLost):
+                delivery.ack()
+        advance_clock(direct_url, 31)
+        assert 2 in [each.offset for each in queue.receive(5)]
