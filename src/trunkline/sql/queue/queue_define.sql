@@ -376,7 +376,7 @@ $function$, '<claim>', 'claim_' || table_no), '<closure>', 'closure_' || table_n
     -- Acknowledges one claim, or part of it, and claims the next records of its part, if nothing is unusual; everything
     -- else is left to queue_next. Both, or either: claim_no may be null, max_records 0. is_done: whether it was
     -- acknowledged; otherwise send it to queue_next, which says what became of it. is_more: whether queue_next should be
-    -- asked for records. records: how many are acknowledged. Promises are those of queue_next.
+    -- asked for records. records: how many are acknowledged, where that is known. Promises are those of queue_next.
     -- What changes rarely stands in its text. A part that has moved to other tables leaves rows behind here (see
     -- queue_move_part) that make it unusual.
     execute replace(replace(replace(format($function$
@@ -410,7 +410,7 @@ begin
         -- In a later statement than the lock.
         insert into trunkline.<closure> (claim_no, deadline, at, part_id, seq, records, kind, remains)
         select c.claim_no, coalesce(l.deadline, c.deadline), trunkline.clock_now(), c.part_id, <claim>_step.seq,
-            <claim>_step.records, 'a',
+            coalesce(<claim>_step.records, trunkline.offsets_count(coalesce(<claim>_step.offsets, l.remains, c.offsets))), 'a',
             case when <claim>_step.offsets is null then '{}'
                 else coalesce(l.remains, c.offsets) - <claim>_step.offsets end
         from trunkline.<claim> c left join lateral (
