@@ -38,6 +38,7 @@ declare
     is_full  boolean := false;
     is_busy  boolean := false;
     is_retry boolean := false;
+    has_part boolean := coalesce(kinds && array['n', 'r', 'e'], false);
     taken    integer := 0;
 begin
     select q.topic_id, q.ack_deadline_s, q.max_attempts, q.is_ordered, q.paused_at is not null as is_paused, q.pause_above
@@ -71,11 +72,17 @@ begin
                         continue;
                     end if;
                     if not pg_try_advisory_xact_lock(trunkline.lock_class() + 6, part.part_id) then
-                        -- Others claim there. It is waited for where nothing else is to be had.
+                        -- Others claim there. It is waited for where nothing else is to be had; not by one who
+                        -- holds another part, or two would wait for each other: that one looks again soon.
                         is_busy := true;
                         continue when attempt = 1;
+                        if has_part then
+                            due := least(due, trunkline.clock_now());
+                            continue;
+                        end if;
                         perform trunkline.lock_part(part.part_id);
                     end if;
+                    has_part := true;
                     -- In a later statement than the lock: it may have moved to other tables.
                     select p.table_no into number from trunkline.queue_part p where p.part_id = part.part_id;
                     execute format('select * from trunkline.claim_%s_step($1, null, null, null, null, null, $2, $3)', number)
