@@ -130,14 +130,14 @@ def _roll(url: str) -> None:
 def test_a_record_that_kills_its_readers_ends_among_the_dead_letters(own_url: str, tmp_path: Path, seed: int) -> None:
     """Readers exit at once when they see it. Each time another is started; attempts are counted though nobody lives to
     count them. In the end it is buried, and all others are delivered."""
-    with fleet(own_url, tmp_path, seed, ack_deadline_s=0.5, max_attempts=3, dead_letter="dead") as queue:
+    with fleet(own_url, tmp_path, seed, ack_deadline_s=3.0, max_attempts=3, dead_letter="dead") as queue:
         with trunkline.connect(own_url) as tl:
             tl.publish_many("t", [b"x"] * 10 + [POISON] + [b"x"] * 10)
-        queue.start(prefetch=0)
+        queue.start(prefetch=0, is_steady=True)
 
         def replace() -> None:
             if not queue.readers:
-                queue.start(prefetch=0)
+                queue.start(prefetch=0, is_steady=True)
 
         queue.finish(meanwhile=replace)
         deaths = [process.exit_code for process in queue.every].count(9)
