@@ -58,7 +58,8 @@ begin
         raise exception 'max_records must be from 0 to 10000, and bytes_max at least 1' using errcode = 'TL001';
     end if;
     perform trunkline.log_guard_commit();
-    if cardinality(claim_nos) = 1 and kinds = array['a'] and random() >= 0.05 then
+    if cardinality(claim_nos) = 1 and kinds = array['a'] and random() >= 0.05 and cardinality(part_ids) = 1
+        and cardinality(tokens) = 1 and cardinality(seqs) = 1 and cardinality(offsets) = 1 and cardinality(delays) = 1 then
         -- As nearly always: one acknowledgement, and the next records of the same part. Now and then it looks further, or
         -- other parts would wait for as long as this one has records.
         select p.table_no, p.part_id, t.partition into part
