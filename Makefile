@@ -11,7 +11,7 @@ make demo         producers, a group and a Spark pipeline on a Postgres of its o
 make test         run the tests in their short forms
 make check        lint, types, imports, generated files, acceptance numbers
 make fix          fix what can be fixed: lint, format, generated files
-make bench        measure the log, groups, Spark and the outbox against their baselines; WHAT=groups measures one
+make bench        measure the log, groups, Spark, the outbox and queues against their baselines; WHAT=groups measures one
 make chaos        run the long forms of the tests
 make test-matrix  run the tests on PostgreSQL 14 to 18
 make clean        remove what make has fetched or made
@@ -43,7 +43,7 @@ fix:
 	@$(setup)
 	@.venv/bin/python -m tools.check --fix
 
-WHAT := log groups spark outbox
+WHAT := log groups spark outbox queues
 bench:
 	@$(setup)
 	@status=0; for name in $(WHAT); do .venv/bin/trunkline bench $$name $(ARGS) || status=$$?; done; exit $$status

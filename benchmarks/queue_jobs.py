@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic, process_time
 
@@ -140,8 +140,10 @@ class Handle:
         with asyncio.Runner() as runner:
             opened = self._opened()
             counter, tally = runner.run(_entered(opened))
-            yield lambda: runner.run(self._empty(counter, tally))
-            runner.run(opened.__aexit__(None, None, None))
+            try:
+                yield lambda: runner.run(self._empty(counter, tally))
+            finally:
+                runner.run(_left(opened))
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[tuple[Counter, Tally]]:
@@ -156,14 +158,19 @@ class Handle:
 
     async def _empty(self, counter: Counter, tally: Tally) -> Emptied:
         processor, started = process_time(), monotonic()
-        found = await asyncio.gather(*(_handle(counter) for _ in range(self.handlers)))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_handle(counter)) for _ in range(self.handlers)]
         ended = monotonic()
-        total = sum(found, tally)
+        total = sum((task.result() for task in tasks), tally)
         return Emptied(total, total.records - tally.records, started, ended, process_time() - processor)
 
 
-async def _entered(opened: object) -> tuple[Counter, Tally]:
-    return await opened.__aenter__()  # type: ignore[attr-defined,no-any-return]
+async def _entered(opened: AbstractAsyncContextManager[tuple[Counter, Tally]]) -> tuple[Counter, Tally]:
+    return await opened.__aenter__()
+
+
+async def _left(opened: AbstractAsyncContextManager[tuple[Counter, Tally]]) -> None:
+    await opened.__aexit__(None, None, None)
 
 
 async def _handle(counter: Counter) -> Tally:

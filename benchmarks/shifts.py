@@ -19,6 +19,7 @@ WORKERS = 8
 PARTITIONS = 8
 BATCH_RECORDS = 100
 ACK_DEADLINE_S = 2.0
+QUICK_DEADLINE_S = 1.5
 OUTLAST = 2.5
 """A run lasts at least so many times the ack deadline: what expires, and has to be looked at, is part of it."""
 PROBE_RECORDS = {True: 40_000, False: 1_600}
@@ -77,7 +78,7 @@ class Sizes:
         self._flush: Flush = flush
         self._rates: dict[tuple[object, ...], float] = {}
         quick = bench.scale.name == "quick"
-        self.deadline_s = ACK_DEADLINE_S / 2 if quick else ACK_DEADLINE_S
+        self.deadline_s = QUICK_DEADLINE_S if quick else ACK_DEADLINE_S
         self.duration_s = self.deadline_s * OUTLAST
 
     def run(self, shift: Shift) -> Run:

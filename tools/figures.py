@@ -71,7 +71,17 @@ OUTBOX = {
     "outbox-open.delay": "p99 of others while a transaction is left open after its publish, against without it",
     "outbox-snapshot.publish": "rate after 60 s of somebody's snapshot, against before",
 }
-SHOWN = {"log": LOG, "groups": GROUPS, "spark": SPARK, "outbox": OUTBOX}
+QUEUES = {
+    "queue-batches.hidden": "batches of 100, acknowledged, against rows that are hidden by an update and then deleted",
+    "queue-batches.deleted": "against rows that are deleted when they are received, without our guarantee",
+    "queue-handlers.hidden": "one at a time, 100 in memory",
+    "queue-single.hidden": "one at a time, none in memory",
+    "queue-held.ours_last_quarter": "rate at the end of 60 s of somebody's snapshot, against its begin",
+    "queue-held.hidden": "at that time, against hidden rows",
+    "queue-wal.batches_hidden": "WAL bytes of a record from publish to acknowledgement, in batches",
+    "queue-parked.claim": "cost of a claim behind a parked record",
+}
+SHOWN = {"log": LOG, "groups": GROUPS, "spark": SPARK, "outbox": OUTBOX, "queues": QUEUES}
 """By the benchmark's name."""
 
 

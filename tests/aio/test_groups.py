@@ -148,6 +148,34 @@ async def test_S0_15_partitions_are_shared_and_more_members_than_partitions_idle
             await consumer.close()
 
 
+CURSORS = """
+    select p.partition, l.seq, l.next_offset
+    from trunkline.group_cursor c join trunkline.topic_partition p using (partition_id) cross join lateral (
+        select x.seq, x.next_offset from trunkline.group_ledger x
+        where x.cursor_id = c.cursor_id order by x.seq desc limit 1) l
+    order by 1
+"""
+
+
+async def test_S4_02_of_eight_partitions_only_the_one_that_was_read_moves(db_url: str) -> None:
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders", partitions=8)
+        for partition in range(8):
+            await tl.publish_many("orders", numbered(2), partition=partition)
+        async with tl.consumer("orders", group="billing", create=True) as consumer:
+            with psycopg.connect(db_url, autocommit=True) as connection:
+                (first,) = await consumer.poll(max_records=1, wait_s=30)
+                await consumer.commit()
+                before = connection.execute(CURSORS).fetchall()
+                (second,) = await consumer.poll(max_records=1, wait_s=30)
+                await consumer.commit()
+                after = connection.execute(CURSORS).fetchall()
+        assert (second.partition, second.offset) != (first.partition, first.offset)
+        moved = [new for old, new in zip(before, after, strict=True) if new != old]
+        ((_, seq, _),) = [old for old in before if old[0] == second.partition]
+        assert moved == [(second.partition, seq + 1, second.offset + 1)]
+
+
 async def test_a_member_that_joins_takes_only_what_it_must_and_a_close_hands_over_at_once(db_url: str) -> None:
     async with trunkline.aio.connect(db_url) as tl, trunkline.aio.connect(db_url) as other:
         await tl.create_topic("orders", partitions=4)

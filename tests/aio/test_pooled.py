@@ -11,6 +11,7 @@ import pytest
 import trunkline.aio
 from tests.aio.shim import at_once, wait_until
 from trunkline import ClientSettings, Message, Position, errors
+from trunkline.client import install as installer
 from trunkline.client.aio.client import AsyncClient
 from trunkline.client.aio.connection import ServerConnection
 
@@ -124,6 +125,13 @@ async def test_what_others_left_in_the_session_does_not_matter(pooled_url: str) 
     assert sorted(left[1]) == ["append_1", "read"]
     async with trunkline.aio.connect(pooled_url) as tl:
         await use(tl)
+    assert session(pooled_url) == left
+
+
+async def test_a_look_at_the_schema_leaves_nothing_in_the_session(pooled_url: str) -> None:
+    """It is compared under a search path of its own, and the session goes on to serve others."""
+    left = session(pooled_url)
+    assert installer.verify(pooled_url) > 0
     assert session(pooled_url) == left
 
 

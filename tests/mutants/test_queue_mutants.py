@@ -40,6 +40,17 @@ NO_CLOCK: Change = ("queue_define", "or held.deadline <= now or isempty(held.rem
 NO_NUMBER: Change = ("queue_table_create", "primary key (part_id, claim_no, seq) )", "check (true) )")
 """What becomes of a claim has no number of its own, so that two may write it at a time."""
 NO_CLAIM_NUMBER: Change = ("queue_table_create", "primary key (part_id, claim_no) )", "check (true) )")
+THE_LONG_WAY: Change = ("queue_next", "and random() >= 0.05", "and false")
+"""Acknowledgements go through queue_settle, and not through the hot path."""
+THE_SHORT_WAY: Change = ("queue_next", "and random() >= 0.05", "")
+NO_STEP_LOCK: Change = (
+    "queue_define",
+    (
+        "if not pg_try_advisory_xact_lock(trunkline.lock_class() + 7, hashint8(claim_no) # hashint4(part_id)) then"
+        " perform trunkline.lock_wait(trunkline.lock_class() + 7, hashint8(claim_no) # hashint4(part_id)); end if;"
+    ),
+    "",
+)
 NO_TRY: Change = ("queue_define", "if not trunkline.lock_claim_try(part_id, due.claim_no) then", "if false then")
 
 MUTANTS = [
@@ -47,20 +58,26 @@ MUTANTS = [
         "an ack that looks in the statement that waits",
         scenes.late_ack,
         {"zombie-ack"},
-        [NO_CLAIM_LOCK, LOCK_INSIDE, NO_CLOCK, NO_NUMBER],
+        [THE_LONG_WAY, NO_CLAIM_LOCK, LOCK_INSIDE, NO_CLOCK, NO_NUMBER],
     ),
     QueueMutant(
         "the same, and only a unique key stands against it",
         scenes.late_ack,
         {"error 23505"},
-        [NO_CLAIM_LOCK, LOCK_INSIDE, NO_CLOCK],
+        [THE_LONG_WAY, NO_CLAIM_LOCK, LOCK_INSIDE, NO_CLOCK],
     ),
-    QueueMutant("an ack that takes no lock", scenes.slow_ack, {"done-twice"}, [NO_CLAIM_LOCK, NO_NUMBER]),
+    QueueMutant("an ack that takes no lock", scenes.slow_ack, {"done-twice"}, [THE_LONG_WAY, NO_CLAIM_LOCK, NO_NUMBER]),
+    QueueMutant(
+        "an ack on the hot path that takes no lock",
+        scenes.slow_ack,
+        {"done-twice"},
+        [THE_SHORT_WAY, NO_STEP_LOCK, NO_NUMBER],
+    ),
     QueueMutant(
         "the same, and only a unique key stands against it",
         scenes.slow_ack,
         {"waits", "error 23505"},
-        [NO_CLAIM_LOCK],
+        [THE_LONG_WAY, NO_CLAIM_LOCK],
     ),
     QueueMutant("a take-over that does not try the lock", scenes.slow_ack, {"done-twice"}, [NO_TRY, NO_NUMBER]),
     QueueMutant(

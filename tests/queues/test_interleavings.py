@@ -236,6 +236,31 @@ def test_two_who_give_back_in_different_parts_and_claim_do_not_wait_for_each_oth
     assert [answer.result(WAIT_S).lost for answer in answers] == [[], []]
 
 
+def test_two_who_hold_a_part_and_find_nothing_there_do_not_wait_for_each_other(
+    make_queue: MakeQueue, clock: Clock, sessions: Sessions
+) -> None:
+    """In each part a claim has expired, and cannot be taken over yet, as it is being acknowledged. Two readers give
+    back in one part each, and look for records in both. Neither waits, and both are told to look again at once."""
+    queue = make_queue(partitions=2, ack_deadline_s=10.0)
+    a, b, slow = (Party(queue, sessions, name) for name in ("a", "b", "slow"))
+    for partition in (0, 1):
+        queue.publish(1, partition=partition)
+    expired = slow.do(lambda: slow.reader.claim(2)).claims
+    slow.commit()
+    clock.advance(5)
+    for partition in (0, 1):
+        queue.publish(1, partition=partition)
+    held = {claim.partition: claim for claim in queue.reader().claim(2).claims}
+    for claim in expired:
+        assert slow.do(lambda claim=claim: slow.reader.ack(claim))  # type: ignore[misc]
+    clock.advance(5)
+    for party, partition in ((a, 0), (b, 1)):
+        claim = held[partition]
+        assert party.do(lambda party=party, claim=claim: party.reader.nack(claim, delay_s=60))  # type: ignore[misc]
+    answers = [party.do(party.reader.claim) for party in (a, b)]
+    assert [(answer.claims, answer.due_s) for answer in answers] == [([], 0), ([], 0)]
+
+
 def _next_and_commit(party: Party, given: list[Settlement]) -> Answer:
     answer = party.reader.next(given, 10)
     party.session.connection.commit()

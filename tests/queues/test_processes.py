@@ -81,7 +81,7 @@ def _clear(queue: Fleet, reader: QueueProcess) -> None:
 @pytest.mark.parametrize(
     ("each", "seconds"), [pytest.param(3, 4, id="short"), pytest.param(8, 120, id="long", marks=pytest.mark.chaos)]
 )
-def test_S0_22_readers_and_publishers_are_killed_at_random(
+def test_readers_and_publishers_are_killed_at_random(
     own_url: str, tmp_path: Path, seed: int, each: int, seconds: float
 ) -> None:
     """Publishers and readers work while one after the other is killed with SIGKILL and replaced, and the tables of
@@ -127,19 +127,17 @@ def _roll(url: str) -> None:
             connection.execute("select trunkline.queue_drop_old()")
 
 
-def test_S2_15_a_record_that_kills_its_readers_ends_among_the_dead_letters(
-    own_url: str, tmp_path: Path, seed: int
-) -> None:
+def test_a_record_that_kills_its_readers_ends_among_the_dead_letters(own_url: str, tmp_path: Path, seed: int) -> None:
     """Readers exit at once when they see it. Each time another is started; attempts are counted though nobody lives to
     count them. In the end it is buried, and all others are delivered."""
-    with fleet(own_url, tmp_path, seed, ack_deadline_s=0.5, max_attempts=3, dead_letter="dead") as queue:
+    with fleet(own_url, tmp_path, seed, ack_deadline_s=3.0, max_attempts=3, dead_letter="dead") as queue:
         with trunkline.connect(own_url) as tl:
             tl.publish_many("t", [b"x"] * 10 + [POISON] + [b"x"] * 10)
-        queue.start(prefetch=0)
+        queue.start(prefetch=0, is_steady=True)
 
         def replace() -> None:
             if not queue.readers:
-                queue.start(prefetch=0)
+                queue.start(prefetch=0, is_steady=True)
 
         queue.finish(meanwhile=replace)
         deaths = [process.exit_code for process in queue.every].count(9)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from tests.queues.conftest import MakeQueue
 from tests.queues.driver import Clock, Queue
+from trunkline.client.failures import translate
 
 TABLES = "select count(*) from pg_class where relname ~ '^(claim|closure)_[0-9]+$'"
 
@@ -197,3 +199,13 @@ def test_retention_takes_part_of_a_claim(queue: Queue, clock: Clock) -> None:
     again = reader.take()
     assert (again.offsets, again.attempt) == ((4, 5, 6), 2)
     assert queue.describe().expired == 3
+
+
+def test_a_call_that_comes_to_tables_that_are_gone_is_tried_again(queue: Queue) -> None:
+    """Between looking up the tables and calling them a part may have moved, and the old ones may have been dropped."""
+    queue.publish(1)
+    with pytest.raises(psycopg.errors.UndefinedFunction) as gone:
+        queue.sql("select * from trunkline.claim_999999_ready(0)")
+    error = translate(gone.value)
+    assert error.retryable
+    assert "moved to other tables" in str(error)

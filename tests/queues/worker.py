@@ -34,7 +34,8 @@ Kind = Literal["a", "n", "r", "d", "j", "e"]
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process is to do. ``publishes``: how many records, instead of reading."""
+    """What one process is to do. ``publishes``: how many records, instead of reading. ``is_steady``: it acknowledges
+    whatever does not kill it; otherwise it now and then gives back, extends, forgets."""
 
     url: str
     number: int
@@ -44,6 +45,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = "q"
     prefetch: int = 100
     is_told: bool = False
+    is_steady: bool = False
     publishes: int = 0
     partitions: int = 1
 
@@ -70,7 +72,7 @@ class Worker:
                 continue
             if any(delivery.payload == POISON for delivery in self.in_hand):
                 os._exit(9)
-            chance = self._chance.random()
+            chance = 0.5 if self.task.is_steady else self._chance.random()
             if chance < 0.05:
                 self.settle("e", self.in_hand, 1.0)
             if chance < 0.15:

@@ -12,6 +12,7 @@ import pytest
 import trunkline
 from tests.sync.shim import at_once, wait_until
 from trunkline import ClientSettings, Message, Position, errors
+from trunkline.client import install as installer
 from trunkline.client.sync.client import Client
 from trunkline.client.sync.connection import ServerConnection
 
@@ -125,6 +126,13 @@ def test_what_others_left_in_the_session_does_not_matter(pooled_url: str) -> Non
     assert sorted(left[1]) == ["append_1", "read"]
     with trunkline.connect(pooled_url) as tl:
         use(tl)
+    assert session(pooled_url) == left
+
+
+def test_a_look_at_the_schema_leaves_nothing_in_the_session(pooled_url: str) -> None:
+    """It is compared under a search path of its own, and the session goes on to serve others."""
+    left = session(pooled_url)
+    assert installer.verify(pooled_url) > 0
     assert session(pooled_url) == left
 
 

@@ -72,6 +72,10 @@ def translate(error: psycopg.Error) -> TrunklineError:
     )
 
 
+_CLAIMS = re.compile(r"\b(claim|closure)_[0-9]+")
+"""Tables and functions that a roll of a queue replaces."""
+
+
 def translate_state(
     state: str | None, primary: str, *, hint: str | None = None, detail: str | None = None, is_lost: bool = True
 ) -> TrunklineError:
@@ -84,6 +88,8 @@ def translate_state(
     if state == "XX000" and primary.startswith("cache lookup failed for function"):
         # A call that waited inside a segment's function while the segment was dropped.
         state = "42883"
+    if state in ("42883", "42P01") and _CLAIMS.search(primary):
+        return errors.Conflict(f"the claims of a queue have just moved to other tables ({state}); try again")
     found = _BY_STATE.get(state) or (errors.Unavailable if state.startswith("08") else errors.ServerError)
     next_step = _IDLE if state == "25P03" else _NEXT_STEP.get(found)
     return found(_sentence(f"{primary} ({state})", hint or next_step))

@@ -151,8 +151,10 @@ def _text(statement: str, *values: Any) -> str:
 
 def catalogue(connection: psycopg.Connection[Any]) -> dict[str, str]:
     """Every object of the installed schema, with a digest of what defines it."""
-    connection.execute(protocol.PLAIN_PATH)
-    rows = connection.execute(script.catalogue_query().encode()).fetchall()
+    with connection.transaction():
+        # For this transaction alone: behind a pooler the session goes on to serve others.
+        connection.execute(protocol.PLAIN_PATH)
+        rows = connection.execute(script.catalogue_query().encode()).fetchall()
     return {name: hashlib.sha256(definition.encode()).hexdigest()[:16] for name, definition in rows}
 
 

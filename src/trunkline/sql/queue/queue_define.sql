@@ -376,7 +376,7 @@ $function$, '<claim>', 'claim_' || table_no), '<closure>', 'closure_' || table_n
     -- Acknowledges one claim, or part of it, and claims the next records of its part, if nothing is unusual; everything
     -- else is left to queue_next. Both, or either: claim_no may be null, max_records 0. is_done: whether it was
     -- acknowledged; otherwise send it to queue_next, which says what became of it. is_more: whether queue_next should be
-    -- asked for records. records: how many are acknowledged. Promises are those of queue_next.
+    -- asked for records. records: how many are acknowledged, where that is known. Promises are those of queue_next.
     -- What changes rarely stands in its text. A part that has moved to other tables leaves rows behind here (see
     -- queue_move_part) that make it unusual.
     execute replace(replace(replace(format($function$
@@ -392,6 +392,7 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $body$
 declare
     state record;
+    due   record;
 begin
     -- Few statements and large expressions: each costs a little in every transaction.
     is_done := false;
@@ -409,7 +410,7 @@ begin
         -- In a later statement than the lock.
         insert into trunkline.<closure> (claim_no, deadline, at, part_id, seq, records, kind, remains)
         select c.claim_no, coalesce(l.deadline, c.deadline), trunkline.clock_now(), c.part_id, <claim>_step.seq,
-            <claim>_step.records, 'a',
+            coalesce(<claim>_step.records, trunkline.offsets_count(coalesce(<claim>_step.offsets, l.remains, c.offsets))), 'a',
             case when <claim>_step.offsets is null then '{}'
                 else coalesce(l.remains, c.offsets) - <claim>_step.offsets end
         from trunkline.<claim> c left join lateral (
@@ -433,7 +434,8 @@ begin
         s.frontier - b.first_offset + 2 as a,
         least(b.record_count, s.frontier - b.first_offset + 1 + max_records)::integer as z,
         b.record_count, b.append_time, b.keys, b.payloads, b.header_counts, b.header_names, b.header_values,
-        s.next_due > x.now and b.byte_count <= 65536 and s.frontier + 1 < b.first_offset + b.record_count
+        s.next_due <= x.now as is_due,
+        b.byte_count <= 65536 and s.frontier + 1 < b.first_offset + b.record_count
             and ('trunkline-deliver-after' = any (b.header_names)) is not true
             -- A short rest with more after it: there it is worth to look for more.
             and (b.first_offset + b.record_count - s.frontier > max_records or not exists (
@@ -451,6 +453,30 @@ begin
     cross join trunkline.clock_now() x(now);
     if state.is_plain is not true then
         return;
+    elsif state.is_due then
+        -- Nearly always these are claims that were done in time: then it goes on behind them.
+        select bool_or(d.is_open) as is_open, max(d.deadline) as swept, max(d.claim_no) filter (where d.is_last) as swept_no
+        into due
+        from (
+            select d.deadline, d.claim_no, not exists (
+                    select from trunkline.<closure> l
+                    where l.part_id = <claim>_step.part_id and l.claim_no = d.about and isempty(l.remains)) as is_open,
+                row_number() over (order by d.deadline desc, d.claim_no desc) = 1 as is_last
+            from (
+                select d.deadline, d.claim_no, coalesce(d.about, d.claim_no) as about from trunkline.<claim> d
+                where d.part_id = <claim>_step.part_id and d.deadline is not null
+                    and (d.deadline, d.claim_no) > (state.swept, state.swept_no) and d.deadline <= state.now
+                order by d.deadline, d.claim_no limit 200) d) d;
+        if due.is_open is not false then
+            return;
+        end if;
+        state.swept := due.swept;
+        state.swept_no := due.swept_no;
+        select coalesce(min(d.deadline), 'infinity') into state.next_due from (
+            select d.deadline from trunkline.<claim> d
+            where d.part_id = <claim>_step.part_id and d.deadline is not null
+                and (d.deadline, d.claim_no) > (state.swept, state.swept_no)
+            order by d.deadline, d.claim_no limit 1) d;
     end if;
     insert into trunkline.<claim> (claim_no, token, deadline, at, frontier, swept, swept_no, next_due, expired, part_id,
         attempt, kind, offsets, holder)

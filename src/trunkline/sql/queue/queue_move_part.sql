@@ -38,7 +38,7 @@ begin
             select max(l.seq) from trunkline.closure_%1$s l where l.part_id = $1 and l.claim_no = u.claim_no), 0), 0, ''m'', ''{}''
         from unnest($2) u(claim_no)', old) using part_id, open;
     execute format('insert into trunkline.claim_%1$s (claim_no, at, frontier, swept, swept_no, next_due, expired, part_id, kind)
-        select s.claim_no + 1, s.at, s.frontier, s.swept, s.swept_no, ''-infinity'', s.expired, s.part_id, ''m''
+        select s.claim_no + 1, s.at, 1::bigint << 62, s.swept, s.swept_no, ''infinity'', s.expired, s.part_id, ''m''
         from trunkline.claim_%1$s s where s.part_id = $1 order by s.claim_no desc limit 1', old) using part_id;
     update trunkline.queue_part p set table_no = queue_move_part.table_no where p.part_id = queue_move_part.part_id;
     return true;

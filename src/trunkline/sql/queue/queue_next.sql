@@ -27,18 +27,24 @@ set search_path = pg_catalog, trunkline, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
-    queue    record;
-    place    record;
-    part     record;
-    step     record;
-    number   integer;
-    piece    trunkline.claim_row;
-    lost     integer[];
-    due      timestamptz := 'infinity';
-    is_full  boolean := false;
-    is_busy  boolean := false;
-    is_retry boolean := false;
-    taken    integer := 0;
+    call       constant text := 'select s.is_done, s.is_full, s.next_no, s.record_count, row($1, $8, s.next_no, s.next_token, 1,
+            $9, false, null, s.first_offset, s.record_count, s.append_time, s.keys, s.payloads, s.header_counts,
+            s.header_names, s.header_values, null, null, null, null, null, null)::trunkline.claim_row as piece
+        from trunkline.claim_%s_step($1, $2, $3, $4, $5, null, $6, $7) s';
+    queue      record;
+    place      record;
+    part       record;
+    step       record;
+    number     integer;
+    piece      trunkline.claim_row;
+    lost       integer[];
+    due        timestamptz := 'infinity';
+    is_full    boolean := false;
+    is_busy    boolean := false;
+    is_retry   boolean := false;
+    is_settled boolean := false;
+    has_part   boolean := coalesce(kinds && array['n', 'r', 'e'], false);
+    taken      integer := 0;
 begin
     select q.topic_id, q.ack_deadline_s, q.max_attempts, q.is_ordered, q.paused_at is not null as is_paused, q.pause_above
     into queue from trunkline.queue q where q.queue_id = queue_next.queue_id;
@@ -52,12 +58,35 @@ begin
         raise exception 'max_records must be from 0 to 10000, and bytes_max at least 1' using errcode = 'TL001';
     end if;
     perform trunkline.log_guard_commit();
-    if cardinality(claim_nos) > 0 then
+    if cardinality(claim_nos) = 1 and kinds = array['a'] and random() >= 0.05 and cardinality(part_ids) = 1
+        and cardinality(tokens) = 1 and cardinality(seqs) = 1 and cardinality(offsets) = 1 and cardinality(delays) = 1 then
+        -- As nearly always: one acknowledgement, and the next records of the same part. Now and then it looks further, or
+        -- other parts would wait for as long as this one has records.
+        select p.table_no, p.part_id, t.partition into part
+        from trunkline.queue_part p join trunkline.topic_partition t using (partition_id)
+        where p.part_id = part_ids[1] and p.queue_id = queue_next.queue_id;
+        if found then
+            execute format(call, part.table_no) into step using part.part_id, claim_nos[1], tokens[1], seqs[1],
+                offsets[1]::int8multirange, max_records, holder, part.partition, queue.ack_deadline_s;
+            is_settled := step.is_done;
+            has_part := max_records > 0;
+            if step.next_no is not null or (is_settled and max_records = 0) then
+                if step.next_no is not null then
+                    return next step.piece;
+                end if;
+                piece.due_s := queue.ack_deadline_s;
+                piece.is_full := step.is_full;
+                return next piece;
+                return;
+            end if;
+        end if;
+    end if;
+    if cardinality(claim_nos) > 0 and not is_settled then
         lost := trunkline.queue_settle(queue_id, queue.is_ordered, part_ids, claim_nos, tokens, seqs, kinds, offsets, delays);
         if queue.pause_above is not null and kinds && array['n', 'd', 'j'] then
             perform trunkline.queue_break(queue_id);
         end if;
-    elsif max_records > 0 and statement_timestamp() = now() then
+    elsif cardinality(claim_nos) = 0 and max_records > 0 and statement_timestamp() = now() then
         perform set_config('synchronous_commit', 'off', true);
     end if;
     if max_records > 0 and not queue.is_paused then
@@ -71,33 +100,23 @@ begin
                         continue;
                     end if;
                     if not pg_try_advisory_xact_lock(trunkline.lock_class() + 6, part.part_id) then
-                        -- Others claim there. It is waited for where nothing else is to be had.
+                        -- Others claim there. It is waited for where nothing else is to be had; not by one who
+                        -- holds another part, or two would wait for each other: that one looks again soon.
                         is_busy := true;
                         continue when attempt = 1;
+                        if has_part then
+                            due := least(due, trunkline.clock_now());
+                            continue;
+                        end if;
                         perform trunkline.lock_part(part.part_id);
                     end if;
+                    has_part := true;
                     -- In a later statement than the lock: it may have moved to other tables.
                     select p.table_no into number from trunkline.queue_part p where p.part_id = part.part_id;
-                    execute format('select * from trunkline.claim_%s_step($1, null, null, null, null, null, $2, $3)', number)
-                        into step using part.part_id, max_records - taken, holder;
+                    execute format(call, number) into step using part.part_id, null::bigint, null::bigint, null::integer,
+                        null::int8multirange, max_records - taken, holder, part.partition, queue.ack_deadline_s;
                     if step.next_no is not null then
-                        piece := null;
-                        piece.part_id := part.part_id;
-                        piece.partition := part.partition;
-                        piece.claim_no := step.next_no;
-                        piece.token := step.next_token;
-                        piece.attempt := 1;
-                        piece.deadline_s := queue.ack_deadline_s;
-                        piece.is_exhausted := false;
-                        piece.first_offset := step.first_offset;
-                        piece.record_count := step.record_count;
-                        piece.append_time := step.append_time;
-                        piece.keys := step.keys;
-                        piece.payloads := step.payloads;
-                        piece.header_counts := step.header_counts;
-                        piece.header_names := step.header_names;
-                        piece.header_values := step.header_values;
-                        return next piece;
+                        return next step.piece;
                         taken := taken + step.record_count;
                         due := least(due, part.next_due, trunkline.clock_now() + queue.ack_deadline_s * interval '1 second');
                         exit when taken >= max_records or attempt = 2;
