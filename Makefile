@@ -8,10 +8,10 @@ SHELL := /bin/sh
 define HELP
 make setup        fetch uv and the locked dependencies into .tools and .venv
 make demo         producers, a group and a Spark pipeline on a Postgres of its own, live, with a summary
-make test         run the tests in their short forms
+make test         run the tests in their short forms, several at once; ARGS="-n 0" one after the other
 make check        lint, types, imports, generated files, acceptance numbers
 make fix          fix what can be fixed: lint, format, generated files
-make bench        measure the log, groups, Spark, the outbox and queues against their baselines; WHAT=groups measures one
+make bench        measure the log, groups, Spark, the outbox, queues and the portable API against their baselines; WHAT=groups measures one
 make chaos        run the long forms of the tests
 make test-matrix  run the tests on PostgreSQL 14 to 18
 make clean        remove what make has fetched or made
@@ -33,7 +33,7 @@ demo:
 
 test:
 	@$(setup)
-	@.venv/bin/pytest $(ARGS)
+	@.venv/bin/pytest -n auto $(ARGS)
 
 check:
 	@$(setup)
@@ -43,7 +43,7 @@ fix:
 	@$(setup)
 	@.venv/bin/python -m tools.check --fix
 
-WHAT := log groups spark outbox queues
+WHAT := log groups spark outbox queues portable
 bench:
 	@$(setup)
 	@status=0; for name in $(WHAT); do .venv/bin/trunkline bench $$name $(ARGS) || status=$$?; done; exit $$status

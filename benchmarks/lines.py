@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Literal
@@ -97,12 +99,18 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_targets(path: Path = TARGETS_PATH) -> dict[str, Target]:
-    """Name to target, in the order of the file."""
-    found = msgspec.convert(tomllib.loads(path.read_text("utf-8"))["line"], list[Target])
+    """Name to target, in the order of the file. ``rate-{1,10}x{1,10}`` stands for four lines with one target."""
+    written = msgspec.convert(tomllib.loads(path.read_text("utf-8"))["line"], list[Target])
+    found = [msgspec.structs.replace(each, name=name) for each in written for name in _names(each.name)]
     targets = {target.name: target for target in found}
     if len(targets) != len(found):
         raise ValueError(f"{path}: a name stands there twice")
     return targets
+
+
+def _names(pattern: str) -> list[str]:
+    pieces = [piece.split(",") for piece in re.split(r"[{}]", pattern)]
+    return ["".join(choice) for choice in product(*pieces)]
 
 
 def paired(

@@ -29,9 +29,9 @@ from trunkline.queue_next(%(queue)s::int4, %(parts)b::int4[], %(claims)b::int8[]
     %(bytes_max)s::int8, %(start)s::int4, %(holder)s)
 """
 _STEP = """
-select is_done, next_no, next_token, payloads
+select is_done, next_no, next_token, first_offset, record_count, payloads
 from {step}(%(part)s::int4, %(claim)s::int8, %(token)s::int8, 1, null, %(records)s::int4, %(max_records)s::int4,
-    %(holder)s)
+    %(holder)s, %(claim)s::int8 is null)
 """
 _ENTER = """
 select e.queue_id, e.part_ids, t.topic_id,
@@ -93,9 +93,8 @@ class Reader:
         self._held = []
 
     def step(self, wait_s: float = 0.0) -> list[bytes]:
-        if self._held:
-            self.done()
-        return self.take(wait_s)
+        self._held = self._queue.receive(self._batch_records, wait_s=wait_s, ack=self._held)
+        return [delivery.payload for delivery in self._held]
 
 
 class ReadingCounter:
@@ -141,6 +140,8 @@ class Caller:
         self._part_id = part_ids[desk.number % len(part_ids)]
         """Where it claims first."""
         self._batch_records = desk.batch_records
+        self._kept: tuple[int, int, list[bytes]] = (-1, 0, [])
+        """The batch that was read last: its part, first offset and payloads."""
         self._held: dict[tuple[int, int], int] = {}
         """Part and number of each claim: its token."""
         self._records = 0
@@ -164,15 +165,15 @@ class Caller:
             ((self._part_id, claim_no), token), *_ = [*self._held.items(), ((self._part_id, None), None)]
             wanted = {"part": self._part_id, "claim": claim_no, "token": token, "records": self._records}
             wanted |= {"max_records": max_records, "holder": self._arguments["holder"]}
-            ((is_done, next_no, next_token, payloads),) = self._cursor.execute(
+            ((is_done, next_no, next_token, first, count, payloads),) = self._cursor.execute(
                 self._step, wanted, prepare=True
             ).fetchall()
             if is_done:
                 self._held, kinds = {}, []
             if next_no is not None:
                 self._held = {(self._part_id, next_no): next_token}
-                self._records = len(payloads)
-                return list(payloads)
+                self._records = count
+                return list(payloads) if payloads is not None else self._read(self._part_id, first, count)
             if not max_records and not kinds:
                 return []
         return self._called(max_records, kinds)
@@ -205,11 +206,18 @@ class Caller:
     def _payloads(self, piece: tuple[Any, ...]) -> list[bytes]:
         part_id, _, _, first, count, payloads, joined, lengths, _ = piece
         if payloads is None and joined is None:
-            # Too large to come along.
-            wanted = [self._topic_id, self._partitions[part_id], first, count, BYTES_MAX]
-            ((payloads, joined, lengths, begins),) = self._cursor.execute(_READ, wanted, prepare=True).fetchall()
-            return unpacked(payloads, joined, lengths)[first - begins :][:count]
+            return self._read(part_id, first, count)
         return unpacked(payloads, joined, lengths)
+
+    def _read(self, part_id: int, first: int, count: int) -> list[bytes]:
+        """Records that did not come along: their batch is read, and kept for the next ones of it."""
+        part, begins, payloads = self._kept
+        if part != part_id or not begins <= first <= first + count <= begins + len(payloads):
+            wanted = [self._topic_id, self._partitions[part_id], first, count, BYTES_MAX]
+            ((whole, joined, lengths, begins),) = self._cursor.execute(_READ, wanted, prepare=True).fetchall()
+            payloads = unpacked(whole, joined, lengths)
+            self._kept = (part_id, begins, payloads)
+        return payloads[first - begins :][:count]
 
 
 def unpacked(payloads: list[bytes] | None, joined: bytes | None, lengths: list[int] | None) -> list[bytes]:

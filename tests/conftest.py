@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -11,6 +14,7 @@ from psycopg import sql
 
 from tests.conftest_acceptance import pytest_terminal_summary as pytest_terminal_summary
 from tests.conftest_async import pytest_pyfunc_call as pytest_pyfunc_call
+from tests.conftest_place import server_folder as server_folder
 from tests.conftest_pooler import database_url as database_url
 from tests.conftest_pooler import direct_url as direct_url
 from tests.conftest_pooler import narrow_pooler as narrow_pooler
@@ -20,16 +24,40 @@ from tests.conftest_pooler import pooler as pooler
 from tests.conftest_pooler import pytest_addoption as pytest_addoption
 from tests.conftest_pooler import pytest_collection_modifyitems as pytest_collection_modifyitems
 from tests.conftest_pooler import through_pooler as through_pooler
+from tests.conftest_workers import pytest_report_to_serializable as pytest_report_to_serializable
+from tests.conftest_workers import pytest_xdist_auto_num_workers as pytest_xdist_auto_num_workers
+from tests.conftest_workers import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler
 from trunkline.client.install import install
 from trunkline.server import Server, start
 
 TEMPLATE = "trunkline_template"
+SETTINGS = {"min_wal_size": "80MB", "max_wal_size": "256MB"}
+"""The log of a server whose data may lie in memory stays small."""
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_java() -> Iterator[None]:
+    """Spark's Javas, whoever starts them, compile at once and without optimising: none of them lives for long."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+            if name not in os.environ:
+                patch.setenv(name, QUICK_JAVA)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def heard_signals() -> None:
+    """Started in the background of a script, this process ignores Ctrl-C, and so would every process of a test."""
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(server_folder: Path) -> Iterator[Server]:
     """The server that tests share. A test that stops or kills one starts its own."""
-    running = start(tmp_path_factory.mktemp("server") / "data")
+    running = start(server_folder / "data", settings=SETTINGS)
     try:
         yield running
     finally:

@@ -4,7 +4,8 @@
 
 A number such as S0-03 is carried by the name of a test (`def test_S0_03_…`, `class TestS0_03…`), or by a line
 of benchmarks/targets.toml with `acceptance = ["S0-18"]`. One name may carry several. tests/acceptance.toml
-lists, issue by issue, the numbers that must be carried. A test that is always skipped carries nothing.
+lists, issue by issue, the numbers that must be carried. A test that is always skipped carries nothing. Tests
+of the conformance suite count too: tests/portable runs all of it, on every driver.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 REQUIRED = Path("tests/acceptance.toml")
 TARGETS = Path("benchmarks/targets.toml")
+SUITE = Path("src/trunkline/testing")
 NUMBER = re.compile(r"S[\dP]-\d\d")
 IN_NAME = re.compile(r"S([\dP])_(\d\d)(?!\d)")
 
@@ -45,17 +47,20 @@ def carriers(root: Path) -> Carriers:
 
 
 def _tests(root: Path) -> Iterator[tuple[str, str]]:
-    for path in sorted((root / "tests").rglob("test_*.py")):
+    suite = sorted((root / SUITE).rglob("*.py"))
+    for path in [*sorted((root / "tests").rglob("test_*.py")), *suite]:
         module = ast.parse(path.read_text("utf-8"), str(path))
         shown = path.relative_to(root).as_posix()
-        for name in _test_names(module.body):
+        for name in _test_names(module.body, of_suite=path in suite):
             for number in numbers_in(name):
                 yield number, f"{shown}::{name}"
 
 
-def _test_names(body: list[ast.stmt]) -> Iterator[str]:
+def _test_names(body: list[ast.stmt], *, of_suite: bool = False) -> Iterator[str]:
     for node in body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if of_suite and isinstance(node, ast.ClassDef):
+            yield from (f"{node.name}::{name}" for name in _test_names(node.body))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             if not node.name.lower().startswith("test") or _is_always_skipped(node):
                 continue
             yield node.name
@@ -115,9 +120,9 @@ def _without_twins(names: list[str]) -> str:
     """A twin's line says nothing new: `… (and sync)` stands for it."""
     shown = []
     for name in names:
-        if name.startswith("tests/sync/") and name.replace("tests/sync/", "tests/aio/", 1) in names:
+        if "/sync/" in name and name.replace("/sync/", "/aio/", 1) in names:
             continue
-        twin = name.replace("tests/aio/", "tests/sync/", 1)
+        twin = name.replace("/aio/", "/sync/", 1)
         shown.append(f"{name} (and sync)" if twin != name and twin in names else name)
     return "\n       ".join(shown)
 

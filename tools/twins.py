@@ -5,8 +5,11 @@
 
 The source is async; the twin has the same names without waiting:
 
-    src/trunkline/client/aio/**.py  ->  src/trunkline/client/sync/**.py      (not shim.py: written twice)
-    tests/aio/**.py                 ->  tests/sync/**.py                     (not conftest.py, shim.py)
+    src/trunkline/client/aio/**.py     ->  src/trunkline/client/sync/**.py   (not shim.py: written twice)
+    src/trunkline/portable/aio/**.py   ->  src/trunkline/portable/sync/**.py
+    src/trunkline/drivers/x/aio/**.py  ->  src/trunkline/drivers/x/sync/**.py
+    src/trunkline/testing/aio/**.py    ->  src/trunkline/testing/sync/**.py
+    tests/aio/**.py                    ->  tests/sync/**.py                  (not conftest.py, shim.py)
 
 The converter reads tokens, so strings and names are never confused. What it does:
 
@@ -66,8 +69,13 @@ class Tree:
                 yield path
 
 
+SHIM = frozenset({"shim.py"})
 TREES = (
-    Tree("src/trunkline/client/aio", "src/trunkline/client/sync", frozenset({"shim.py"})),
+    Tree("src/trunkline/client/aio", "src/trunkline/client/sync", SHIM),
+    Tree("src/trunkline/portable/aio", "src/trunkline/portable/sync", SHIM),
+    Tree("src/trunkline/drivers/memory/aio", "src/trunkline/drivers/memory/sync", SHIM),
+    Tree("src/trunkline/drivers/postgres/aio", "src/trunkline/drivers/postgres/sync", SHIM),
+    Tree("src/trunkline/testing/aio", "src/trunkline/testing/sync", SHIM),
     Tree("tests/aio", "tests/sync", frozenset({"conftest.py", "shim.py"})),
 )
 

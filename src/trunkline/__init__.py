@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trunkline.client.sync.queue import Delivery, Queue
     from trunkline.client.sync.redrive import DeadLetter, dead_letters, purge_letters, redrive
     from trunkline.engine.redriving import LetterFilter, RedriveReport
+    from trunkline.portable.sync.opening import open_subscription, open_topic
     from trunkline.records import (
         Batch,
         BlockedKey,
@@ -90,6 +91,8 @@ __all__ = [
     "connect",
     "dead_letters",
     "errors",
+    "open_subscription",
+    "open_topic",
     "purge_letters",
     "redrive",
 ]
@@ -107,6 +110,8 @@ _HOMES = {
     "dead_letters": "trunkline.client.sync.redrive",
     "purge_letters": "trunkline.client.sync.redrive",
     "redrive": "trunkline.client.sync.redrive",
+    "open_subscription": "trunkline.portable.sync.opening",
+    "open_topic": "trunkline.portable.sync.opening",
     "LetterFilter": "trunkline.engine.redriving",
     "RedriveReport": "trunkline.engine.redriving",
 } | dict.fromkeys(

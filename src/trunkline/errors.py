@@ -28,7 +28,6 @@
     │   ├── SchemaForeign        TL023   a schema of our name that is not ours
     │   └── SchemaDamaged        TL024   `trunkline db verify` found differences
     ├── NotConfigured            TL030   no server was named, and no `trunkline dev` is running
-    ├── Closed                   TL031   used after close, or in a forked child
     ├── Unavailable              TL032   the server cannot be reached, or went away   (retryable)
     ├── DeadlineExceeded         TL033   the caller's time is over                    (retryable)
     ├── OutcomeUnknown           TL034   the reply to COMMIT was lost and could not be resolved
@@ -39,7 +38,13 @@
     ├── EmbeddedServerError      TL040   the development server could not be started
     ├── QueryFailed              TL042   a query of a pipeline has ended with an error
     ├── TransactionTooLarge      TL043   a transaction that is to be delivered whole is over the consumer's limit
-    └── ClaimLost                TL044   records of a queue are no longer this reader's; others get them
+    ├── ClaimLost                TL044   records of a queue are no longer this reader's; others get them
+    ├── FailedPrecondition       TL045   not in this state: settled already, opened in another event loop
+    │   ├── Closed               TL031   used after close, or in a forked child
+    │   └── NotSupported         TL046   the driver has no such capability; carries the driver and the capability
+    │       └── AckNotSupported  TL047   the driver cannot take a message back, or knows no deadline for it
+    ├── Cancelled                TL048   given up before it was begun: nothing was done
+    └── DriverError              TL049   a driver raised what it should not, or broke its contract
 
 `code` is stable and is what programs compare; messages are for people and say what to do next.
 `retryable` says whether the same call may succeed later without a change. In SQL the same codes
@@ -187,10 +192,6 @@ class NotConfigured(TrunklineError):
     code = "TL030"
 
 
-class Closed(TrunklineError):
-    code = "TL031"
-
-
 class Unavailable(TrunklineError, ConnectionError):
     code = "TL032"
     retryable = True
@@ -254,6 +255,37 @@ class ClaimLost(TrunklineError):
         super().__init__(message)
         self.places = list(places)
         self.offsets = [offset for _, offset in places]
+
+
+class FailedPrecondition(TrunklineError):
+    code = "TL045"
+
+
+class Closed(FailedPrecondition):
+    code = "TL031"
+
+
+class NotSupported(FailedPrecondition):
+    """The driver named ``driver`` cannot do what was asked of it: it lacks the ``capability``."""
+
+    code = "TL046"
+
+    def __init__(self, message: str, *, driver: str = "", capability: str = "") -> None:
+        super().__init__(message)
+        self.driver = driver
+        self.capability = capability
+
+
+class AckNotSupported(NotSupported):
+    code = "TL047"
+
+
+class Cancelled(TrunklineError):
+    code = "TL048"
+
+
+class DriverError(TrunklineError):
+    code = "TL049"
 
 
 def _tree(root: type[TrunklineError]) -> Iterator[type[TrunklineError]]:

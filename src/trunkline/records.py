@@ -28,18 +28,23 @@ DELIVER_AFTER_HEADER = "trunkline-deliver-after"
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A record on its way out: what ``publish_many`` takes.
+    """What goes out: what ``publish_many`` takes, and ``Topic.send`` of every broker.
 
-    ``key`` says to which partition it goes, as a tenant's id; ``group_key`` which records of that key are handled
-    together, as a user's id. Queues hand it out ``deliver_after_s`` seconds after it was published.
+    ``key`` says to which partition it goes, as a tenant's id; messages of one key stay in order where the broker keeps
+    any. ``attributes`` are text, each name once; in the log they are headers.
+
+    The rest is the log's own, and no other broker has it: ``headers`` (binary values, repeated names), ``partition``,
+    ``group_key``: which records of a key are handled together, as a user's id; queues hand it out ``deliver_after_s``
+    seconds after it was published.
     """
 
-    payload: bytes
+    body: bytes
     key: Key = None
     headers: Headers = None
     partition: int | None = None
     group_key: Key = None
     deliver_after_s: float = 0.0
+    attributes: Mapping[str, str] | None = None
 
 
 class Position(msgspec.Struct, frozen=True, gc=False):

@@ -251,6 +251,65 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**given)
 
 
+class SendSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one topic of the portable API sends.
+
+    Messages that are sent while a batch is under way make the next one, of at most ``batch_messages_max`` messages and
+    about ``batch_bytes_max`` bytes; with ``send_wait_s`` each batch waits so long for more. At most
+    ``buffer_bytes_max`` wait in line. ``deadline_s`` bounds every call, attempts after a failure included;
+    ``close_timeout_s`` how long close waits for what is under way.
+    """
+
+    send_wait_s: float = 0.0
+    batch_messages_max: int = 1_000
+    batch_bytes_max: int = MIB
+    buffer_bytes_max: int = 64 * MIB
+    deadline_s: float = 30.0
+    close_timeout_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        limits = ("batch_messages_max", "batch_bytes_max", "buffer_bytes_max")
+        _check_positive(self, (*limits, "deadline_s", "close_timeout_s"))
+        _check_whole_numbers(self, limits)
+        _check_wait(self, "send_wait_s")
+
+
+class ReceiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one subscription of the portable API receives.
+
+    What was received is held for ``ack_deadline_s``, where the broker lets its reader say so; None: as the broker is
+    set. Acknowledgements at the same time go together, at most ``ack_batch_max``; with ``ack_wait_s`` each batch of
+    them waits so long for more. At most ``prefetch_max`` messages, of about ``prefetch_bytes_max`` bytes, are taken
+    from the broker before they are asked for; with 0 none is. ``deadline_s`` bounds every call of the broker, attempts
+    after a failure included; ``close_timeout_s`` how long close waits for what is under way.
+    """
+
+    ack_wait_s: float = 0.0
+    ack_deadline_s: float | None = None
+    ack_batch_max: int = 1_000
+    prefetch_max: int = 1_000
+    prefetch_bytes_max: int = 8 * MIB
+    deadline_s: float = 30.0
+    close_timeout_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        limits = ("ack_batch_max", "prefetch_bytes_max")
+        _check_positive(self, (*limits, "deadline_s", "close_timeout_s"))
+        _check_whole_numbers(self, (*limits, "prefetch_max"))
+        if isinstance(self.prefetch_max, bool) or not 0 <= self.prefetch_max <= 100_000:
+            raise InvalidArgument(f"prefetch_max must be 0 to 100000, not {self.prefetch_max!r}")
+        if self.ack_deadline_s is not None:
+            _check_positive(self, ("ack_deadline_s",))
+        _check_wait(self, "ack_wait_s")
+
+
+def _check_wait(settings: msgspec.Struct, name: str) -> None:
+    value = getattr(settings, name)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value <= 60:
+        raise InvalidArgument(f"{name} must be a number of seconds from 0 to 60, not {value!r}")
+
+
 def _check_out_of_range(policy: object) -> None:
     if policy not in get_args(OnOutOfRange):
         raise InvalidArgument(f"on_out_of_range must be error, earliest or latest, not {policy!r}")

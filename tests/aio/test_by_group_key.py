@@ -13,7 +13,7 @@ import pytest
 from psycopg import AsyncConnection
 
 import trunkline.aio
-from tests.aio.shim import Gate, wait_until
+from tests.aio.shim import Gate, pause, wait_until
 from trunkline import BlockedKey, ClientSettings, HandlerSettings, Message, Record, TopicSettings, errors
 from trunkline.aio import AsyncClient
 
@@ -80,6 +80,7 @@ async def until(db_url: str, statement: str, wanted: object) -> None:
     async with await psycopg.AsyncConnection.connect(db_url, autocommit=True, prepare_threshold=None) as conn:
         while (rows := await (await conn.execute(statement)).fetchall()) != [(wanted,)]:
             assert monotonic() < deadline, rows
+            await pause()
 
 
 async def letters(tl: AsyncClient) -> list[Record]:

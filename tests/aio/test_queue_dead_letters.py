@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import psycopg
 import pytest
@@ -201,3 +202,60 @@ async def test_a_letter_that_is_too_large_for_its_topic_becomes_a_stub(db_url: s
             await delivery.reject("too large")
         (letter,) = await tl.read("orders.dead")
         assert (letter.payload, about(letter)["cut"]) == (b"", "a payload of 2000 bytes")
+
+
+async def test_a_reader_buries_what_dead_letters_were_set_for_after_it_had_opened_its_queue(db_url: str) -> None:
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        await tl.create_topic("orders.dead")
+        await tl.publish("orders", b"poison")
+        async with tl.queue("orders", "billing", prefetch=0) as queue:
+            (delivery,) = await queue.receive()
+            sql(
+                db_url,
+                "select trunkline.queue_alter('orders', 'billing', "
+                """'{"max_attempts": 1, "dead_letter": "orders.dead"}')""",
+            )
+            await delivery.nack()
+            assert await queue.receive() == []
+            (letter,) = await tl.read("orders.dead")
+            assert (letter.payload, about(letter)["attempts"]) == (b"poison", "1")
+            assert queue.settings["dead_letter"] == "orders.dead"
+            await tl.publish("orders", b"fine")
+            (delivery,) = await queue.receive()
+            assert delivery.payload == b"fine"
+            await delivery.nack()
+        assert [letter.payload for letter in await tl.read("orders.dead")] == [b"poison", b"fine"]
+
+
+async def test_what_was_tried_too_often_is_delivered_where_dead_letters_were_taken_away(
+    db_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: the setting goes after the record was claimed as one to be buried, and before its reader looks."""
+    look = trunkline.aio.AsyncQueue._look_at_settings
+
+    async def late(queue: trunkline.aio.AsyncQueue, opened: Any) -> None:
+        sql(
+            db_url,
+            """select trunkline.queue_alter('orders', 'billing', '{"max_attempts": null, "dead_letter": null}')""",
+        )
+        await look(queue, opened)
+
+    monkeypatch.setattr(trunkline.aio.AsyncQueue, "_look_at_settings", late)
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        await tl.create_topic("orders.dead")
+        await tl.publish("orders", b"0")
+        async with tl.queue("orders", "billing", prefetch=0) as queue:
+            (delivery,) = await queue.receive()
+            sql(
+                db_url,
+                "select trunkline.queue_alter('orders', 'billing', "
+                """'{"max_attempts": 1, "dead_letter": "orders.dead"}')""",
+            )
+            await delivery.nack()
+            (again,) = await queue.receive()
+            assert again.payload == b"0"
+            await again.ack()
+        assert await tl.read("orders.dead") == []
+        assert sql(db_url, "select count(*) from trunkline.queue_claims('orders', 'billing')") == 0

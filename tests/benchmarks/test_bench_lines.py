@@ -10,6 +10,7 @@ from benchmarks.groups import GROUPS
 from benchmarks.lines import Finding, Target, judged, load_targets, paired
 from benchmarks.log import LOG
 from benchmarks.outbox import OUTBOX
+from benchmarks.portable import PORTABLE
 from benchmarks.queues import QUEUES
 from benchmarks.spark import SPARK
 
@@ -23,7 +24,7 @@ TARGETS = {
 
 
 def test_every_line_of_a_scenario_has_a_target_and_the_other_way_round() -> None:
-    benchmarks = (LOG, GROUPS, SPARK, OUTBOX, QUEUES)
+    benchmarks = (LOG, GROUPS, SPARK, OUTBOX, QUEUES, PORTABLE)
     measured = [name for each in benchmarks for scenario in each.scenarios for name in scenario.lines]
     assert len(set(measured)) == len(measured)
     assert set(measured) == set(load_targets())
@@ -42,6 +43,12 @@ def test_a_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
     path.write_text(line * 2)
     with pytest.raises(ValueError, match="twice"):
         load_targets(path)
+
+
+def test_one_target_may_stand_for_several_lines(tmp_path: Path) -> None:
+    path = tmp_path / "targets.toml"
+    path.write_text('[[line]]\nname = "x.{a,b}-{1,2}"\ndirection = "report"\nunit = "s"\ndescription = "d"\n')
+    assert list(load_targets(path)) == ["x.a-1", "x.a-2", "x.b-1", "x.b-2"]
 
 
 def test_the_ratio_is_the_median_of_the_rounds_ratios() -> None:

@@ -29,16 +29,18 @@ SIDES: tuple[QueueSide, ...] = (Queues(), BareQueues(), Hidden(), Deleted())
 names = [side.name for side in SIDES]
 
 
-def filled(url: str, side: QueueSide, *, log: int = 1, batches: int = 30, batch_records: int = 10) -> Tally:
+def filled(
+    url: str, side: QueueSide, *, log: int = 1, partitions: int = PARTITIONS, batches: int = 30, batch_records: int = 10
+) -> Tally:
     """A new queue with so many batches in each partition."""
-    side.create(url, log, PARTITIONS)
+    side.create(url, log, partitions)
     side.open_queue(url, log, DEADLINE_S)
     tally = Tally()
-    for partition in range(PARTITIONS):
-        with Feed(side, url, log, partition, PARTITIONS, batch_records, batches=batches).opened() as feed:
+    for partition in range(partitions):
+        with Feed(side, url, log, partition, partitions, batch_records, batches=batches).opened() as feed:
             tally += feed().tally
     side.analyse(url, log)
-    assert tally.records == PARTITIONS * batches * batch_records
+    assert tally.records == partitions * batches * batch_records
     return tally
 
 
@@ -170,7 +172,8 @@ def test_one_is_received_from_large_batches_and_from_small_ones(db_url: str, sid
 
 
 def test_a_bare_worker_puts_back_what_it_took(db_url: str) -> None:
-    filled(db_url, BareQueues(), batches=1)
+    # One partition: a part that nobody has claimed from for a while comes before the own one.
+    filled(db_url, BareQueues(), partitions=1, batches=2)
     with psycopg.connect(db_url, autocommit=True) as connection:
         caller = Caller(connection, 1, Desk(0, 10, 0, DEADLINE_S))
         assert len(taken := caller.take()) == 10

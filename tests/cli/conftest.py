@@ -20,6 +20,9 @@ from trunkline import Client
 from trunkline.cli.main import cli
 from trunkline.server import Server
 
+ROOT = Path(__file__).resolve().parents[2]
+# Modules of tests may use tests/cli/told.py.
+IMPORTS = os.pathsep.join([str(Path(trunkline.__file__).parents[1]), str(ROOT)])
 COMMAND = (sys.executable, "-c", "from trunkline.cli.main import main; main()")
 DEADLINE_S = 30.0
 
@@ -71,7 +74,7 @@ def start(db_url: str) -> Iterator[Start]:
     started: list[subprocess.Popen[bytes]] = []
 
     def command(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "TRUNKLINE_URL": db_url, "PYTHONPATH": str(Path(trunkline.__file__).parents[1])}
+        environment = {**os.environ, "TRUNKLINE_URL": db_url, "PYTHONPATH": IMPORTS}
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         process = subprocess.Popen([*COMMAND, *arguments], env=environment, **{**pipes, **options})  # type: ignore[call-overload]
         started.append(process)

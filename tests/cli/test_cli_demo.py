@@ -16,6 +16,8 @@ import pytest
 from tests.cli.conftest import DEADLINE_S, Start
 from trunkline import server
 
+pytestmark = pytest.mark.direct("the demo starts a server of its own, and talks to that one")
+
 
 @pytest.fixture
 def place() -> Iterator[Path]:

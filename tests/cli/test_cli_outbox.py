@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -18,11 +17,13 @@ import psycopg
 import pytest
 
 from tests.cli.conftest import DEADLINE_S, Run, Start
+from tests.concurrency.sessions import wait_until
 from trunkline import Client, Message
 
 PLAIN = """
 import os
 import trunkline
+from tests.cli import told
 
 tl = None
 
@@ -40,6 +41,10 @@ ASYNC = (
     .replace("def ", "async def ")
     .replace("tl.publish", "await tl.publish")
 )
+UNTIL_TOLD = {
+    PLAIN: "told.until_nothing_begins()",
+    ASYNC: "await told.until_nothing_begins_async()",
+}
 WORLDS = pytest.mark.parametrize("text", [PLAIN, ASYNC], ids=["plain", "async"])
 NAMES = (f"handling_{number}" for number in count())
 CONFIG = "topic: orders\ngroup: billing\ncreate: true\nhandler: {module}:handle\n"
@@ -92,17 +97,36 @@ def said(process: subprocess.Popen[bytes]) -> str:
 
 
 def wait_for(tl: Client, topic: str, wanted: list[bytes], process: subprocess.Popen[bytes]) -> None:
-    while (found := payloads(tl, topic)) != wanted:
-        assert process.poll() is None, said(process)
+    def has_come() -> bool:
+        found = payloads(tl, topic)
         assert len(found) <= len(wanted), found
+        return found == wanted
+
+    watch(has_come, process)
+
+
+def watch(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    """Until a condition holds, as long as the process lives."""
+
+    def holds() -> bool:
+        if condition():
+            return True
+        assert process.poll() is None, said(process)
+        return False
+
+    wait_until(holds, "what the worker does", deadline_s=DEADLINE_S)
 
 
 def wait_for_members(tl: Client, members: int, process: subprocess.Popen[bytes]) -> None:
     """Until that many living members hold everything there is, or all that they take."""
-    while "billing" not in [group.name for group in tl.groups()] or (
-        sum(member.is_alive and member.partitions > 0 for member in tl.describe_group("billing").members) < members
-    ):
-        assert process.poll() is None, said(process)
+
+    def are_there() -> bool:
+        if "billing" not in [group.name for group in tl.groups()]:
+            return False
+        found = tl.describe_group("billing").members
+        return sum(member.is_alive and member.partitions > 0 for member in found) >= members
+
+    watch(are_there, process)
 
 
 # -- tables --
@@ -189,35 +213,29 @@ def test_S4_19_a_worker_that_waits_ends_at_once_and_leaves_nothing_behind(
 
 
 @WORLDS
-def test_S4_19_a_worker_finishes_what_it_has_in_hand(
-    text: str, config: Write, start: Start, topics: Client, tmp_path: Path
-) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    process = start("outbox", "worker", "--config", config(text.format(body=f"open({str(pipe)!r}).read()")))
+def test_S4_19_a_worker_finishes_what_it_has_in_hand(text: str, config: Write, start: Start, topics: Client) -> None:
+    process = start("outbox", "worker", "--config", config(text.format(body=UNTIL_TOLD[text])))
     topics.publish_many("orders", [Message(b"first", key="k"), Message(b"second", key="k")])
     wait_for(topics, "begun", [b"first"], process)
     process.send_signal(signal.SIGTERM)
-    pipe.write_text("go on")
     assert process.wait(DEADLINE_S) == 0, said(process)
     assert payloads(topics, "ended") == [b"first"]
     assert topics.describe_group("billing").lag == 1
 
 
 def test_S4_19_a_worker_exactly_once_rolls_back_what_it_has_not_finished(
-    config: Write, start: Start, topics: Client, tmp_path: Path, db_url: str
+    config: Write, start: Start, topics: Client, db_url: str
 ) -> None:
     """Told to stop at its first record of two, it takes neither back half: the transaction is rolled back whole."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    handler = f"""
+    handler = """
 import trunkline
+from tests.cli import told
 
 def handle(record, connection):
     connection.execute("insert into public.effects values (%s)", [record.payload])
     with trunkline.connect() as tl:
         tl.publish("begun", record.payload)
-    open({str(pipe)!r}).read()
+    told.until_stopped()
 """
     with psycopg.connect(db_url, autocommit=True) as connection:
         connection.execute("create table public.effects (payload bytea)")
@@ -226,7 +244,6 @@ def handle(record, connection):
             process = start("outbox", "worker", "--config", config(handler, "delivery: exactly_once\nbatch_size: 10\n"))
             wait_for(topics, "begun", [b"first"], process)
             process.send_signal(signal.SIGTERM)
-            pipe.write_text("go on")
             assert process.wait(DEADLINE_S) == 0, said(process)
             assert connection.execute("select * from public.effects").fetchall() == []
             assert topics.describe_group("billing").lag == 2
@@ -242,16 +259,13 @@ def test_S4_10_a_worker_of_one_partition_takes_no_other_and_a_second_one_stands_
     counted = {log.partition: log.end - log.start for log in topics.offsets("orders")}
     more = "partition: 1\ntotal_partitions: 2\n"
     first = start("outbox", "worker", "--config", config(more=more))
-    while len(payloads(topics, "ended")) < counted[1]:
-        assert first.poll() is None, said(first)
+    watch(lambda: len(payloads(topics, "ended")) >= counted[1], first)
     second = start("outbox", "worker", "--config", config(more=more))
-    while len(topics.describe_group("billing").members) < 2:
-        assert second.poll() is None, said(second)
+    watch(lambda: len(topics.describe_group("billing").members) >= 2, second)
     first.kill()
     first.wait(DEADLINE_S)
     topics.publish("orders", b"after", partition=1, key=at[1])
-    while payloads(topics, "ended")[-1:] != [b"after"]:
-        assert second.poll() is None, said(second)
+    watch(lambda: payloads(topics, "ended")[-1:] == [b"after"], second)
     lags = {each.partition: each.lag for each in topics.describe_group("billing").partitions}
     assert lags[0] == counted[0]
     assert {record.key for record in topics.read("ended")} == {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from collections.abc import Callable
@@ -12,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import DEADLINE_S, Run, Start
+from tests.concurrency.sessions import wait_until
 from trunkline import Client
 
 PLAIN = """
 import os
 import trunkline
+from tests.cli import told
 
 app = trunkline.App()
 settings = trunkline.HandlerSettings(commit_interval_s=0.05)
@@ -34,6 +35,10 @@ ASYNC = (
     .replace("def ", "async def ")
     .replace("app.client.publish", "await app.client.publish")
 )
+UNTIL_TOLD = {
+    PLAIN: "told.until_nothing_begins()",
+    ASYNC: "await told.until_nothing_begins_async()",
+}
 WORLDS = pytest.mark.parametrize("text", [PLAIN, ASYNC], ids=["plain", "async"])
 
 # A module is imported once in a process, whatever its folder.
@@ -70,23 +75,25 @@ def payloads(tl: Client, topic: str) -> list[bytes]:
 
 
 def wait_for(tl: Client, topic: str, wanted: list[bytes], process: subprocess.Popen[bytes]) -> None:
-    while payloads(tl, topic) != wanted:
+    def has_come() -> bool:
+        if payloads(tl, topic) == wanted:
+            return True
         assert process.poll() is None, process.stderr and process.stderr.read()
+        return False
+
+    wait_until(has_come, f"{topic} has {wanted}", deadline_s=DEADLINE_S)
 
 
 @WORLDS
 def test_sigterm_finishes_what_is_being_handled_commits_and_ends_well(
-    text: str, module: Write, start: Start, topics: Client, tmp_path: Path
+    text: str, module: Write, start: Start, topics: Client
 ) -> None:
-    """The handler waits for the other end of a pipe, which opens after the signal was sent."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    target = module(text.format(body=f"open({str(pipe)!r}).read()"))
+    """The handler waits until the app has been told to end."""
+    target = module(text.format(body=UNTIL_TOLD[text]))
     topics.publish_many("orders", [b"first", b"second"])
     process = start("run", target)
     wait_for(topics, "begun", [b"first"], process)
     process.send_signal(signal.SIGTERM)
-    pipe.write_text("go on")
     assert process.wait(DEADLINE_S) == 0
     assert payloads(topics, "ended") == [b"first"]
 
@@ -96,6 +103,18 @@ def test_sigterm_finishes_what_is_being_handled_commits_and_ends_well(
     assert other.wait(DEADLINE_S) == 0
     assert process.stderr is not None
     assert b"bill of group billing handles orders, 1 at once\n" in process.stderr.read()
+
+
+@WORLDS
+def test_a_signal_that_finds_the_main_thread_asleep_is_seen(
+    text: str, module: Write, start: Start, topics: Client
+) -> None:
+    """The handler's own thread gets it, and nothing wakes the one whose business signals are."""
+    body = "import signal, threading; signal.pthread_kill(threading.get_ident(), signal.SIGTERM)"
+    topics.publish("orders", b"first")
+    process = start("run", module(text.format(body=body)))
+    assert process.wait(DEADLINE_S) == 0
+    assert payloads(topics, "ended") == [b"first"]
 
 
 @WORLDS

@@ -2,7 +2,8 @@
 its answer does, and nothing else.
 
 A fault is armed and hits the next request that makes the server commit: a COMMIT, or a statement outside a
-transaction block. Then it is known what the server has done.
+transaction block. Then it is known what the server has done. Rings are passed over: they are hints, sent beside
+everything else, and whether one is on its way is chance.
 
 Seen through a proxy a client takes its server for pooled, and sends BEGIN and COMMIT. ``as_if_direct`` hides that, and
 it sends single statements.
@@ -27,6 +28,7 @@ from trunkline.client.sync import connection as sync
 
 QUERY, SYNC, EXECUTE, PASSWORD, TERMINATE, FLUSH = b"Q", b"S", b"E", b"p", b"X", b"H"
 READY, IDLE = b"Z", b"I"
+RINGER = b"\0trunkline ringer\0"
 ENDS_REQUEST = {QUERY, SYNC, PASSWORD, TERMINATE, FLUSH}
 
 
@@ -55,6 +57,7 @@ class _Link:
         self.server_in, self.server_out = server
         self.fault: Fault | None = None
         self.is_silent = False
+        self.is_ringer = False
         self.status = IDLE
         self.answer = bytearray()
         self.answered = asyncio.Event()
@@ -70,7 +73,7 @@ class Proxy:
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
         self._loop = asyncio.new_event_loop()
-        self._armed: deque[Fault] = deque()
+        self._armed: deque[tuple[Fault, bytes]] = deque()
         self._chance: Callable[[], Fault | None] = lambda: None
         self._dark = False
         self._links: set[_Link] = set()
@@ -93,9 +96,9 @@ class Proxy:
         at = parts.netloc.rpartition("@")[0]
         return urlunsplit(parts._replace(netloc=f"{at}@127.0.0.1:{self.port}")) + "?sslmode=disable&gssencmode=disable"
 
-    def arm(self, fault: Fault) -> None:
-        """Let the next request that commits suffer this."""
-        self._armed.append(fault)
+    def arm(self, fault: Fault, naming: bytes = b"") -> None:
+        """Let the next request that commits, and contains this name, suffer this."""
+        self._armed.append((fault, naming))
 
     def disarm(self) -> None:
         """Take back what is armed and has not hit."""
@@ -180,10 +183,12 @@ class Proxy:
 
     async def _forward_requests(self, link: _Link) -> None:
         startup = await link.client_in.readexactly(4)
-        link.server_out.write(startup + await link.client_in.readexactly(int.from_bytes(startup) - 4))
+        startup += await link.client_in.readexactly(int.from_bytes(startup) - 4)
+        link.is_ringer = RINGER in startup
+        link.server_out.write(startup)
         while True:
             request, commits = await self._request(link)
-            fault = self._fault() if commits else None
+            fault = self._fault(request) if commits and not link.is_ringer else None
             if self._dark or link.is_silent:
                 fault = Fault.HELD
             if fault is None:
@@ -194,8 +199,10 @@ class Proxy:
                 await self._suffer(link, fault, request)
                 return
 
-    def _fault(self) -> Fault | None:
-        return self._armed.popleft() if self._armed else self._chance()
+    def _fault(self, request: bytes) -> Fault | None:
+        if not self._armed:
+            return self._chance()
+        return self._armed.popleft()[0] if self._armed[0][1] in request else None
 
     async def _request(self, link: _Link) -> tuple[bytes, bool]:
         """Messages up to the one that makes the server answer, and whether they make it commit."""

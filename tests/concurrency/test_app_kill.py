@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
@@ -43,13 +44,15 @@ def start(db_url: str, tmp_path: Path) -> Iterator[Start]:
         "TRUNKLINE_URL": db_url,
         "TRUNKLINE_HEARTBEAT_S": "0.1",
         "TRUNKLINE_SESSION_TIMEOUT_S": "0.5",
+        # One that was stopped has waited longer than that for its answer.
+        "TRUNKLINE_STATEMENT_TIMEOUT_S": "1",
         "PYTHONPATH": str(Path(trunkline.__file__).parents[1]),
     }
     started: list[subprocess.Popen[bytes]] = []
 
     def begin() -> subprocess.Popen[bytes]:
-        with (tmp_path / f"said-{len(started)}").open("wb") as said:
-            process = subprocess.Popen(RUN, cwd=tmp_path, env=environment, stderr=said)
+        process = subprocess.Popen(RUN, cwd=tmp_path, env=environment, stderr=(said := TemporaryFile()))  # noqa: SIM115 - read at the end
+        process.stderr = said
         started.append(process)
         return process
 
@@ -57,6 +60,15 @@ def start(db_url: str, tmp_path: Path) -> Iterator[Start]:
     for process in started:
         process.kill()
         process.wait(DEADLINE_S)
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def said(process: subprocess.Popen[bytes]) -> str:
+    """What it has written to its standard error."""
+    assert process.stderr is not None
+    process.stderr.seek(0)
+    return process.stderr.read().decode()
 
 
 def handled(tl: Client) -> int:
@@ -108,9 +120,9 @@ def test_processes_that_die_in_any_way_lose_nothing_and_keep_the_order_of_keys(
                 feed_until_handled(tl, published, 50)
                 ending.send_signal(signal.SIGTERM)
             # One that was still being started ends by the signal itself.
-            assert ending.wait(DEADLINE_S) in (0, 143, -signal.SIGTERM, -signal.SIGKILL)
+            assert ending.wait(DEADLINE_S) in (0, 143, -signal.SIGTERM, -signal.SIGKILL), said(ending)
         expected = {str(key).encode(): [number for number in published if number % KEYS == key] for key in range(KEYS)}
         while any(len(first_times(tl).get(key, ())) < len(numbers) for key, numbers in expected.items()):
             for process in running:
-                assert process.poll() is None, "it ended by itself; see what it said in the test's folder"
+                assert process.poll() is None, f"it ended by itself: {said(process)}"
         assert first_times(tl) == expected

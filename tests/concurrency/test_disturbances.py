@@ -167,4 +167,4 @@ def test_a_held_snapshot_stops_nobody_and_sees_its_own_log_or_an_error(db_url: s
             rows = holder.execute(statement, [topic.topic_id]).fetchall()
         except psycopg.errors.SerializationFailure:
             return
-        assert rows == [([message.payload for message in old],)]
+        assert rows == [([message.body for message in old],)]

@@ -125,12 +125,12 @@ def seen(batches: Iterable[Batch], start: int = 0) -> list[Seen]:
 
 def publish(load: Load, tl: Client, session: str, messages: Sequence[Message], *, many: bool | None = None) -> None:
     """Publish messages as one batch and record what came of it."""
-    sent = [Sent(message.payload, _bytes(message.key), message.partition) for message in messages]
+    sent = [Sent(message.body, _bytes(message.key), message.partition) for message in messages]
     invoked = load.recorder.tick()
     try:
         if len(messages) == 1 and not many:
             (one,) = messages
-            places = [tl.publish(load.topic, one.payload, key=one.key, partition=one.partition)]
+            places = [tl.publish(load.topic, one.body, key=one.key, partition=one.partition)]
         else:
             places = tl.publish_many(load.topic, messages)
     except OutcomeUnknown as error:

@@ -34,16 +34,18 @@ def snippets(language: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "code"), snippets("python"), ids=lambda value: value if len(value) < 60 else "")
 def test_python_snippets_run(name: str, code: str, tmp_path_factory: pytest.TempPathFactory, db_url: str) -> None:
-    """In a process of its own. What asks for the development server gets one of this test's own."""
+    """In a process of its own; what has a fixture is a test module, and pytest runs it. What asks for the development
+    server gets one of this test's own."""
     folder = tmp_path_factory.mktemp("snippet")
     environment = {**os.environ, "TRUNKLINE_URL": db_url, "TRUNKLINE_DEV_DIR": str(folder / "dev")}
     with trunkline.connect(db_url) as tl:
         tl.create_topic("orders", partitions=4) if "create_topic" not in code else None
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+        (folder / "test_snippet.py").write_text(code, encoding="utf-8")
+        with_pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider") if "@pytest.fixture" in code else ()
+        command = [sys.executable, *with_pytest, "test_snippet.py"]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
     finally:
         stop = [sys.executable, "-m", "trunkline.cli.main", "dev", "stop"]
         subprocess.run(stop, env=environment, check=False, capture_output=True)

@@ -22,7 +22,7 @@ def record(headers: HeaderPairs) -> Record:
 
 def test_a_dead_letter_keeps_the_record_and_says_where_it_stood_and_why_it_failed() -> None:
     letter = dead_letter(record((("a", b"1"), ("a", b"\xff"))), attempts=5, reason="ValueError: no", time=NOW)
-    assert (letter.key, letter.payload) == (b"key", b"\x00payload")
+    assert (letter.key, letter.body) == (b"key", b"\x00payload")
     assert check_headers(letter.headers) == (
         ("a", b"1"),
         ("a", b"\xff"),
@@ -92,9 +92,9 @@ def test_S4_16_a_letter_fits_whatever_the_limits_of_its_topic_are(
     found = Record("orders", 3, 42, key, payload, tuple(headers), NOW)
     letter = dead_letter(found, attempts=5, reason="ValueError: no", time=NOW)
     fits = fitted(letter, dead)
-    check_limits(dead, check_key(fits.key), fits.payload, check_headers(fits.headers))
-    assert len(fits.payload) <= dead.batch_bytes_max
-    assert fits.payload in (payload, b"")
+    check_limits(dead, check_key(fits.key), fits.body, check_headers(fits.headers))
+    assert len(fits.body) <= dead.batch_bytes_max
+    assert fits.body in (payload, b"")
     assert fits.key in (key, None)
 
 
@@ -103,7 +103,7 @@ def test_S4_16_a_letter_that_fits_is_not_changed_and_a_stub_says_what_is_left_ou
     assert fitted(letter, topic()) == letter
     assert fitted(letter, topic(header_count_max=7)) == letter
     stub = fitted(letter, topic(record_bytes_max=3, key_bytes_max=2, header_count_max=7))
-    assert (stub.payload, stub.key) == (b"", None)
+    assert (stub.body, stub.key) == (b"", None)
     headers = dict(check_headers(stub.headers))
     assert headers["trunkline-dl-cut"] == b"a payload of 8 bytes, a key of 3 bytes, 1 headers"
     assert (headers["trunkline-dl-offset"], "a" in headers) == (b"42", False)

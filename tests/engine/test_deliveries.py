@@ -16,7 +16,7 @@ TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def claim(number: int = 1) -> Claim:
-    return Claim(part_id=1, partition=0, claim_no=number, token=number, attempt=1, expires_at=30.0)
+    return Claim(1, 0, number, number, attempt=1, held_from=0.0, held_s=30.0)
 
 
 def batch(first: int, count: int) -> Batch:

@@ -27,10 +27,6 @@ LEDGER = (
 DOORBELLS = (
     "select pid from pg_stat_activity where application_name = 'trunkline doorbell' and datname = current_database()"
 )
-RUNG = (
-    "select count(*) from pg_stat_activity where application_name = 'trunkline ringer' and state = 'idle'"
-    " and query like '%pg_notify%' and datname = current_database()"
-)
 
 
 def read(consumer: Consumer, count: int) -> list[int]:
@@ -83,8 +79,3 @@ def remove_members(admin: Admin) -> None:
 def seek_to_start(admin: Admin) -> None:
     """Whoever holds the partition loses it."""
     admin.execute("select trunkline.group_seek('g', 't', null, 'start', execute => true)")
-
-
-def wait_for_rings(admin: Admin) -> None:
-    """Return once the clients have told their group that they have come: nothing else is on its way then."""
-    wait_until(lambda: admin.execute(RUNG).fetchone() != (0,), "the ring was sent")

@@ -24,10 +24,9 @@ from tests.groups.scene import (
     read,
     remove_members,
     seek_to_start,
-    wait_for_rings,
     write,
 )
-from trunkline import ClientSettings, ConsumerSettings
+from trunkline import ClientSettings, ConsumerSettings, HandlerSettings, Record
 from trunkline.client.sync.consumer import Consumer
 from trunkline.errors import DeadlineExceeded, Fenced, OutcomeUnknown, Unavailable
 
@@ -76,7 +75,6 @@ def test_a_request_that_takes_the_partition_late_only_costs_another_turn(
     ):
         read(consumer, 5)
         consumer.commit()
-        wait_for_rings(admin)
         seek_to_start(admin)
         wait_until(lambda: _is_free(consumer), "the watch has seen that it is lost")
         proxy.arm(Fault.DELAYED)
@@ -109,7 +107,6 @@ def test_a_commit_survives_each_kind_of_cut(
         tl.consumer("t", group="g") as consumer,
     ):
         assert read(consumer, 5) == [1, 2, 3, 4, 5]
-        wait_for_rings(admin)
         proxy.arm(fault)
         consumer.commit()
         assert proxy.hits == [fault]
@@ -132,7 +129,6 @@ def test_a_transaction_that_is_cut_has_its_effects_once(
         trunkline.connect(url, settings=CUT, doorbell_url=db_url) as tl,
         tl.consumer("t", group="g", delivery="exactly_once") as consumer,
     ):
-        wait_for_rings(admin)
         try:
             done = write(consumer, lambda: proxy.arm(fault))
         except (Unavailable, DeadlineExceeded):
@@ -153,7 +149,6 @@ def test_a_commit_that_was_done_is_not_called_refused(db_url: str, admin: Admin,
         tl.consumer("t", group="g") as consumer,
     ):
         read(consumer, 5)
-        wait_for_rings(admin)
         proxy.after_answer = lambda: seek_to_start(admin)
         proxy.arm(Fault.REPLY_LOST)
         with pytest.raises(OutcomeUnknown):
@@ -161,6 +156,29 @@ def test_a_commit_that_was_done_is_not_called_refused(db_url: str, admin: Admin,
         assert ("c", 1, 6) in admin.execute(LEDGER).fetchall()
         assert read(consumer, 5) == [1, 2, 3, 4, 5]
         consumer.commit()
+
+
+def test_an_app_reads_on_after_a_commit_that_was_done_and_then_refused(
+    db_url: str, admin: Admin, proxied: tuple[Proxy, str]
+) -> None:
+    """As an app is that was stopped for longer than an answer may take: its records are handled again, by whoever holds
+    the partition now, and that is it itself."""
+    proxy, url = proxied
+    handled: list[int] = []
+    app = trunkline.App(url, settings=PATIENT)
+
+    @app.on("t", group="g", settings=HandlerSettings(commit_interval_s=0.05))
+    def handle(record: Record) -> None:
+        handled.append(record.offset)
+        if len(handled) == 1:
+            proxy.after_answer = lambda: seek_to_start(admin)
+            proxy.arm(Fault.REPLY_LOST, naming=b"commit_cursors")
+
+    with app, trunkline.connect(db_url) as tl:
+        wait_until(lambda: len(handled) > 5 and tl.describe_group("g").lag == 0, "the group has come to the end")
+    assert proxy.hits == [Fault.REPLY_LOST]
+    assert handled[0] == 1
+    assert handled[-5:] == [1, 2, 3, 4, 5]
 
 
 def test_a_transaction_that_was_done_is_not_called_refused(
@@ -172,7 +190,6 @@ def test_a_transaction_that_was_done_is_not_called_refused(
         trunkline.connect(url, settings=PATIENT, doorbell_url=db_url) as tl,
         tl.consumer("t", group="g", delivery="exactly_once") as consumer,
     ):
-        wait_for_rings(admin)
         proxy.after_answer = lambda: remove_members(admin)
         with pytest.raises(OutcomeUnknown):
             write(consumer, lambda: proxy.arm(Fault.REPLY_LOST))
@@ -204,7 +221,6 @@ def test_a_transaction_on_the_only_connection_finds_out_what_became_of_it(
         trunkline.connect(url, settings=settings, doorbell_url=db_url) as tl,
         tl.consumer("t", group="g", delivery="exactly_once") as consumer,
     ):
-        wait_for_rings(admin)
         assert write(consumer, lambda: proxy.arm(Fault.REPLY_LOST)) == [1, 2, 3, 4, 5]
         assert effects(admin) == [1, 2, 3, 4, 5]
 

@@ -25,7 +25,6 @@ from tests.groups.scene import (
     effects,
     read,
     remove_members,
-    wait_for_rings,
     write,
 )
 from trunkline import ClientSettings
@@ -80,7 +79,6 @@ def test_a_transaction_that_ends_in_the_dark_is_not_done_twice(
         trunkline.connect(url, settings=DARK, doorbell_url=db_url) as tl,
         tl.consumer("t", group="g", delivery="exactly_once") as consumer,
     ):
-        wait_for_rings(admin)
         proxy.after_answer = proxy.darken
         _in_the_dark(lambda: write(consumer, lambda: proxy.arm(Fault.REPLY_LOST)))
         proxy.darken(dark=False)

@@ -36,11 +36,11 @@ class Actor:
     def claim_soon(self, max_records: int = 100) -> Future[list[Claim]]:
         return self.session.do(lambda: self._claim(max_records))
 
-    def settle(self, claim: Claim, kind: Settling = "a") -> bool:
-        return self.do(lambda: self._settle(claim, kind))
+    def settle(self, claim: Claim, kind: Settling = "a", *, shortly: bool = False) -> bool:
+        return self.do(lambda: self._settle(claim, kind, shortly=shortly))
 
-    def settle_soon(self, claim: Claim, kind: Settling = "a") -> Future[bool]:
-        return self.session.do(lambda: self._settle(claim, kind))
+    def settle_soon(self, claim: Claim, *, shortly: bool = False) -> Future[bool]:
+        return self.session.do(lambda: self._settle(claim, "a", shortly=shortly))
 
     def do(self, work: Callable[[], T]) -> T:
         return self.session.do(work).result(WAIT_S)
@@ -58,13 +58,14 @@ class Actor:
             self.stage.history.handed.append(handed)
         return claims
 
-    def _settle(self, claim: Claim, kind: Settling) -> bool:
+    def _settle(self, claim: Claim, kind: Settling, *, shortly: bool) -> bool:
+        """``shortly``: as clients acknowledge, by the function of the queue's tables where that can do it."""
         begun = next(self.stage.moments)
-        lost = self.reader.next([Settlement(claim, kind)]).lost
-        answer: Answered = "lost" if lost else "done"
+        is_done = self.reader.ack_shortly(claim) if shortly else not self.reader.next([Settlement(claim, kind)]).lost
+        answer: Answered = "done" if is_done else "lost"
         place = (self.reader.name, claim.partition, claim.claim_no, kind, frozenset(claim.offsets))
         self.stage.history.settled.append(Settled(*place, begun, next(self.stage.moments), answer))
-        return not lost
+        return is_done
 
 
 class Stage:
@@ -118,6 +119,14 @@ QueueScene = Callable[[Sessions], set[str]]
 
 def late_ack(sessions: Sessions) -> set[str]:
     """A reader acknowledges after its deadline, while another is about to take its records over."""
+    return _late_ack(sessions, shortly=False)
+
+
+def late_ack_shortly(sessions: Sessions) -> set[str]:
+    return _late_ack(sessions, shortly=True)
+
+
+def _late_ack(sessions: Sessions, *, shortly: bool) -> set[str]:
     stage = Stage(sessions)
     stage.queue.publish(3)
     late, heir = stage.actor("late"), stage.actor("heir")
@@ -125,7 +134,7 @@ def late_ack(sessions: Sessions) -> set[str]:
     late.commit()
     stage.clock.advance(DEADLINE_S)
     (again,) = heir.claim()
-    answer = late.settle_soon(claim)
+    answer = late.settle_soon(claim, shortly=shortly)
     stage.meet(late, answer, heir)
     heir.commit()
     stage.result(answer)
@@ -137,12 +146,20 @@ def late_ack(sessions: Sessions) -> set[str]:
 
 def slow_ack(sessions: Sessions) -> set[str]:
     """A reader acknowledges in time, in a transaction that goes on past its deadline; another looks for records."""
+    return _slow_ack(sessions, shortly=False)
+
+
+def slow_ack_shortly(sessions: Sessions) -> set[str]:
+    return _slow_ack(sessions, shortly=True)
+
+
+def _slow_ack(sessions: Sessions, *, shortly: bool) -> set[str]:
     stage = Stage(sessions)
     stage.queue.publish(3)
     slow, other = stage.actor("slow"), stage.actor("other")
     (claim,) = slow.claim()
     slow.commit()
-    slow.settle(claim)
+    slow.settle(claim, shortly=shortly)
     stage.clock.advance(DEADLINE_S)
     answer = other.claim_soon()
     if stage.meet(other, answer, slow):

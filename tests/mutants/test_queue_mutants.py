@@ -40,9 +40,6 @@ NO_CLOCK: Change = ("queue_define", "or held.deadline <= now or isempty(held.rem
 NO_NUMBER: Change = ("queue_table_create", "primary key (part_id, claim_no, seq) )", "check (true) )")
 """What becomes of a claim has no number of its own, so that two may write it at a time."""
 NO_CLAIM_NUMBER: Change = ("queue_table_create", "primary key (part_id, claim_no) )", "check (true) )")
-THE_LONG_WAY: Change = ("queue_next", "and random() >= 0.05", "and false")
-"""Acknowledgements go through queue_settle, and not through the hot path."""
-THE_SHORT_WAY: Change = ("queue_next", "and random() >= 0.05", "")
 NO_STEP_LOCK: Change = (
     "queue_define",
     (
@@ -51,6 +48,7 @@ NO_STEP_LOCK: Change = (
     ),
     "",
 )
+NO_STEP_CLOCK: Change = ("queue_define", "and coalesce(c.deadline, c.at) > trunkline.clock_now()", "")
 NO_TRY: Change = ("queue_define", "if not trunkline.lock_claim_try(part_id, due.claim_no) then", "if false then")
 
 MUTANTS = [
@@ -58,26 +56,38 @@ MUTANTS = [
         "an ack that looks in the statement that waits",
         scenes.late_ack,
         {"zombie-ack"},
-        [THE_LONG_WAY, NO_CLAIM_LOCK, LOCK_INSIDE, NO_CLOCK, NO_NUMBER],
+        [NO_CLAIM_LOCK, LOCK_INSIDE, NO_CLOCK, NO_NUMBER],
     ),
     QueueMutant(
         "the same, and only a unique key stands against it",
         scenes.late_ack,
         {"error 23505"},
-        [THE_LONG_WAY, NO_CLAIM_LOCK, LOCK_INSIDE, NO_CLOCK],
+        [NO_CLAIM_LOCK, LOCK_INSIDE, NO_CLOCK],
     ),
-    QueueMutant("an ack that takes no lock", scenes.slow_ack, {"done-twice"}, [THE_LONG_WAY, NO_CLAIM_LOCK, NO_NUMBER]),
+    QueueMutant("an ack that takes no lock", scenes.slow_ack, {"done-twice"}, [NO_CLAIM_LOCK, NO_NUMBER]),
     QueueMutant(
         "an ack on the hot path that takes no lock",
-        scenes.slow_ack,
+        scenes.slow_ack_shortly,
         {"done-twice"},
-        [THE_SHORT_WAY, NO_STEP_LOCK, NO_NUMBER],
+        [NO_STEP_LOCK, NO_NUMBER],
+    ),
+    QueueMutant(
+        "the same, and only a unique key stands against it",
+        scenes.slow_ack_shortly,
+        {"waits", "error 23505"},
+        [NO_STEP_LOCK],
+    ),
+    QueueMutant(
+        "an ack on the hot path that does not look at what became of its claim",
+        scenes.late_ack_shortly,
+        {"zombie-ack"},
+        [NO_STEP_CLOCK, NO_NUMBER],
     ),
     QueueMutant(
         "the same, and only a unique key stands against it",
         scenes.slow_ack,
         {"waits", "error 23505"},
-        [THE_LONG_WAY, NO_CLAIM_LOCK],
+        [NO_CLAIM_LOCK],
     ),
     QueueMutant("a take-over that does not try the lock", scenes.slow_ack, {"done-twice"}, [NO_TRY, NO_NUMBER]),
     QueueMutant(

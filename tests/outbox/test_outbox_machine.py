@@ -96,7 +96,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.pending += pending
         transaction = self.model.begin()
         for message, partition in zip(messages, partitions, strict=True):
-            transaction.publish((topic, partition), message.payload)
+            transaction.publish((topic, partition), message.body)
 
     @precondition(lambda self: not self.model.has_failed and len(self.model.savepoints) < 4)
     @rule()

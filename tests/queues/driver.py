@@ -33,7 +33,7 @@ PUBLISH = APPEND.replace(
 DELAY = "trunkline-deliver-after"
 STEP = (
     "select is_done, is_more, next_no, next_token, first_offset, record_count, payloads from trunkline.claim_{}_step("
-    "%s::int4, %s::int8, %s::int8, %s::int4, %s::text::int8multirange, %s::int4, %s::int4, %s::text)"
+    "%s::int4, %s::int8, %s::int8, %s::int4, %s::text::int8multirange, %s::int4, %s::int4, %s::text, %s)"
 )
 TABLE = "select table_no from trunkline.queue_part where part_id = %s"
 DESCRIBE = "select * from trunkline.queue_describe(%s, %s) order by partition"
@@ -204,14 +204,16 @@ class Reader:
             claim.seq += 1
         given = [part_id, claim and claim.claim_no, claim and claim.token, claim and claim.seq, as_text(chosen)]
         count = 0 if claim is None else len(claim.offsets if chosen is None else chosen)
-        got = self.connection.execute(STEP.format(row[0]).encode(), [*given, count, max_records, self.name]).fetchone()
+        got = self.connection.execute(
+            STEP.format(row[0]).encode(), [*given, count, max_records, self.name, claim is None]
+        ).fetchone()
         assert got is not None
         is_done, is_more, number, token, first, size, payloads = got
         if is_more:
             return is_done, None
         taken = tuple(range(first, first + size))
         partition = self.part_ids.index(part_id)
-        along = dict(zip(taken, payloads, strict=True))
+        along = {} if payloads is None else dict(zip(taken, payloads, strict=True))
         return is_done, Claim(
             part_id, partition, number, token, 1, 0.0, is_exhausted=False, offsets=taken, payloads=along
         )

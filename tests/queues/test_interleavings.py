@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.concurrency.sessions import WAIT_S, Session, Sessions, wait_until
+from tests.concurrency.sessions import ROLL, WAIT_S, Session, Sessions, wait_until
 from tests.mutants.mutants import install_changes
 from tests.queues.conftest import MakeQueue
 from tests.queues.driver import Answer, Claim, Clock, Queue, Reader, Settlement
@@ -397,3 +397,112 @@ def test_the_floor_does_not_pass_what_is_taken_over_while_somebody_asks(
     finally:
         restored = script.functions()["queue_open_claims"].replace("create function", "create or replace function", 1)
         queue.sql(restored)
+
+
+@pytest.mark.parametrize("asks", ["queue_describe", "retention_release"])
+def test_the_floor_does_not_pass_what_moves_to_other_tables_while_somebody_asks(
+    queue: Queue, sessions: Sessions, party: MakeParty, asks: str
+) -> None:
+    """Whoever asks knows the tables, and is stopped before he looks into them; meanwhile the part moves to others."""
+    looks = "execute format('select s.frontier"
+    install_changes(queue.url, [("queue_positions", looks, f"perform pg_advisory_xact_lock_shared(77, 77); {looks}")])
+    try:
+        queue.publish(5)
+        queue.reader().take(2)
+        ((segment_id,),) = queue.sql(
+            "select open_segment_id from trunkline.topic where topic_id = %s", [queue.topic_id]
+        )
+        queue.sql("select trunkline.topic_alter('t', '{\"retention_consumed\": true, \"retention_age_s\": 86400}')")
+        queue.sql(ROLL, [queue.topic_id])
+        queue.sql("select trunkline.segment_seal(%s)", [segment_id])
+        queue.sql("select trunkline.queue_roll(%s, true)", [queue.queue_id])
+        gate, watcher = party("gate"), party("watcher")
+        gate.session.run("select pg_advisory_xact_lock(77, 77)")
+        question = {
+            "queue_describe": "select floor from trunkline.queue_describe('t', 'q')",
+            "retention_release": f"select reason from trunkline.retention_release({queue.topic_id})",
+        }
+        asked = watcher.session.start(question[asks])
+        sessions.watcher.wait_blocked(watcher.session, gate.session)
+        assert queue.move() == 0
+        gate.commit()
+        assert asked.result(WAIT_S) == {"queue_describe": [(1,)], "retention_release": []}[asks]
+        watcher.commit()
+    finally:
+        restored = script.functions()["queue_positions"].replace("create function", "create or replace function", 1)
+        queue.sql(restored)
+
+
+def test_whoever_describes_a_queue_whose_old_tables_go_meanwhile_looks_at_the_new_ones(
+    queue: Queue, sessions: Sessions, party: MakeParty
+) -> None:
+    looks = "execute format('select s.frontier"
+    install_changes(queue.url, [("queue_positions", looks, f"perform pg_advisory_xact_lock_shared(77, 77); {looks}")])
+    try:
+        queue.publish(5)
+        queue.reader().take(2)
+        gate, watcher = party("gate"), party("watcher")
+        gate.session.run("select pg_advisory_xact_lock(77, 77)")
+        asked = watcher.session.start("select floor, frontier from trunkline.queue_describe('t', 'q')")
+        sessions.watcher.wait_blocked(watcher.session, gate.session)
+        assert queue.roll() == 0
+        gate.commit()
+        assert asked.result(WAIT_S) == [(1, 2)]
+        watcher.commit()
+    finally:
+        restored = script.functions()["queue_positions"].replace("create function", "create or replace function", 1)
+        queue.sql(restored)
+
+
+# -- whoever changes a queue --
+
+
+CHANGES = (
+    "select trunkline.queue_pause('t', 'q')",
+    "select trunkline.queue_resume('t', 'q')",
+    "select trunkline.queue_alter('t', 'q', '{\"max_attempts\": 3}')",
+)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=["pause", "resume", "alter"])
+def test_a_change_and_a_deletion_do_not_wait_for_each_other(
+    queue: Queue, sessions: Sessions, party: MakeParty, change: str
+) -> None:
+    """The deletion has the queue's lock and has not deleted it yet."""
+    queue.sql(CHANGES[0])
+    deleting, changing = party("deleting"), party("changing")
+    deleting.session.run("select trunkline.queue_forget(%s)", [queue.queue_id])
+    asked = changing.session.start(change)
+    sessions.watcher.wait_blocked(changing.session, deleting.session)
+    deleting.session.run("select trunkline.queue_delete('t', 'q')")
+    deleting.commit()
+    asked.result(WAIT_S)
+    changing.commit()
+    assert queue.sql("select count(*) from trunkline.queue") == [(0,)]
+
+
+def test_old_tables_are_left_alone_while_somebody_changes_the_queue(queue: Queue, party: MakeParty) -> None:
+    assert queue.sql("select trunkline.queue_roll(%s, true)", [queue.queue_id]) == [(True,)]
+    assert queue.move() == 0
+    changing = party("changing")
+    changing.session.run("select trunkline.queue_pause('t', 'q')")
+    assert queue.sql("select trunkline.queue_drop_old()") == [(0,)]
+    changing.commit()
+    assert queue.sql("select trunkline.queue_drop_old()") == [(1,)]
+
+
+def test_a_part_that_cannot_move_makes_no_more_tables(make_queue: MakeQueue, sessions: Sessions) -> None:
+    queue = make_queue(partitions=2, ack_deadline_s=60.0)
+    queue.publish(1, partition=0)
+    slow = Party(queue, sessions, "slow")
+    held = slow.do(slow.reader.take)
+    slow.commit()
+    assert slow.do(lambda: slow.reader.ack(held))
+    tables = "select table_no from trunkline.queue_table order by 1"
+    assert queue.roll() == 1
+    old, new = queue.sql(tables)
+    assert queue.roll() == 1
+    assert queue.sql(tables) == [old, new]
+    slow.commit()
+    assert queue.roll() == 0
+    assert queue.sql(tables) == [new]

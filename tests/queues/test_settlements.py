@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.queues.conftest import MakeQueue
-from tests.queues.driver import Claim, Clock, Kind, Queue, Reader, Settlement
+from tests.queues.driver import NEXT, Claim, Clock, Kind, Queue, Reader, Settlement
 
 KINDS: list[Kind] = ["a", "n", "r", "d", "j", "e"]
 
@@ -181,6 +181,22 @@ def test_the_same_settlement_again_is_answered_as_done_and_is_done_once(queue: Q
         assert reader.take().offsets == (2,)
 
 
+@pytest.mark.parametrize("moves", [False, True], ids=["here", "after a roll"])
+@pytest.mark.parametrize("kind", ["a", "n", "r", "d", "j"])
+def test_another_settlement_under_the_same_number_is_not_called_done(queue: Queue, kind: Kind, *, moves: bool) -> None:
+    """The answer to the first was lost, and the reader has gone on as if nothing had been done."""
+    queue.publish(3)
+    reader = queue.reader()
+    claim = reader.take()
+    assert reader.settle(claim, kind, [1], seq=1)
+    if moves:
+        queue.roll()
+    assert not reader.settle(claim, kind, [2], seq=1)
+    assert not reader.settle(claim, kind, seq=1), "all that it holds"
+    assert reader.settle(claim, kind, [1], seq=1), "the same again"
+    assert reader.ack(claim, [2, 3], seq=2)
+
+
 def test_the_same_again_is_answered_even_after_the_deadline(queue: Queue, clock: Clock) -> None:
     queue.publish(3)
     reader = queue.reader()
@@ -291,6 +307,20 @@ def test_an_acknowledgement_is_flushed_whatever_the_session_wants(queue: Queue) 
 
 
 # -- the queue or its topic goes --
+
+
+@pytest.mark.parametrize("settles", [False, True], ids=["a claim", "an ack and a claim"])
+def test_only_a_claim_alone_is_not_flushed(queue: Queue, *, settles: bool) -> None:
+    """Both in one query without parameters, as psql sends it: a transaction of its own."""
+    queue.publish(1)
+    queue.publish(1)
+    reader = queue.reader()
+    settlements = [Settlement(reader.take(1))] if settles else []
+    with psycopg.ClientCursor(reader.connection) as cursor:
+        cursor.execute(f"{NEXT}; show synchronous_commit", reader.parameters(settlements, 1))
+        cursor.nextset()
+        assert cursor.fetchone() == ("on" if settles else "off",)
+    assert queue.describe().in_flight == 1
 
 
 def test_a_queue_that_was_deleted_says_so(queue: Queue) -> None:

@@ -10,6 +10,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+LOOK_S = 0.002
+"""Between two looks at a condition: whoever looks without a pause takes a processor from whom he waits for."""
+
 
 def at_once(*calls: Callable[[], T]) -> list[T]:
     """Run all calls at the same time, each in a thread; their results in order."""
@@ -17,11 +20,17 @@ def at_once(*calls: Callable[[], T]) -> list[T]:
         return [future.result() for future in [threads.submit(call) for call in calls]]
 
 
+def pause() -> None:
+    """Between two looks at what another process decides."""
+    time.sleep(LOOK_S)
+
+
 def wait_until(condition: Callable[[], bool], bound_s: float = 30) -> None:
     """Let others run until a condition holds; the bound only guards against hanging."""
     end = time.monotonic() + bound_s
     while not condition():
         assert time.monotonic() < end, "never happened"
+        pause()
 
 
 class Gate:
@@ -48,3 +57,8 @@ async def handler_of_the_other_world(record: object) -> None:
 def in_the_background() -> list[str]:
     """The names of our threads that run."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("trunkline")]
+
+
+def ignoring_cancellation(call: Callable[[], T]) -> T:
+    """There is none here."""
+    return call()

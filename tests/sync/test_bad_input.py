@@ -128,7 +128,7 @@ def test_what_is_unusual_but_fine(db_url: str) -> None:
         tl.create_topic("orders", settings=trunkline.TopicSettings(record_bytes_max=1000))
         tl.publish_many("orders", messages, partition=0)
         records = tl.read("orders")
-        assert [record.payload for record in records] == [bytes(message.payload) for message in messages]
+        assert [record.payload for record in records] == [bytes(message.body) for message in messages]
         assert [record.key for record in records][4:8] == [b"k" * 3000, b"k" * 8192, b"\0\xff", b""]
         assert len(records[8].headers) == 64
         assert records[9].headers == (("quotes ' \" \\ and\nnewlines", b"\xc3\xbc\0"),)

@@ -14,7 +14,7 @@ import pytest
 from psycopg import Connection
 
 import trunkline
-from tests.sync.shim import Gate, wait_until
+from tests.sync.shim import Gate, pause, wait_until
 from trunkline import BlockedKey, Client, ClientSettings, HandlerSettings, Message, Record, TopicSettings, errors
 
 QUICK: dict[str, Any] = {"retry_first_s": 0.001, "retry_max_s": 0.01, "max_attempts": 2}
@@ -80,6 +80,7 @@ def until(db_url: str, statement: str, wanted: object) -> None:
     with psycopg.Connection.connect(db_url, autocommit=True, prepare_threshold=None) as conn:
         while (rows := conn.execute(statement).fetchall()) != [(wanted,)]:
             assert monotonic() < deadline, rows
+            pause()
 
 
 def letters(tl: Client) -> list[Record]:

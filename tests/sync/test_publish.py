@@ -47,7 +47,7 @@ def test_positions_stand_in_the_order_of_messages_over_several_partitions(db_url
         positions = tl.publish_many("orders", messages)
         for message, at in zip(messages, positions, strict=True):
             (record,) = tl.read("orders", partition=at.partition, offset=at.offset, max_records=1)
-            assert (record.payload, record.headers) == (message.payload, (("n", message.payload),))
+            assert (record.payload, record.headers) == (message.body, (("n", message.body),))
 
 
 def test_records_of_one_key_stay_in_one_partition_in_order(db_url: str) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import psycopg
 import pytest
@@ -202,3 +203,60 @@ def test_a_letter_that_is_too_large_for_its_topic_becomes_a_stub(db_url: str) ->
             delivery.reject("too large")
         (letter,) = tl.read("orders.dead")
         assert (letter.payload, about(letter)["cut"]) == (b"", "a payload of 2000 bytes")
+
+
+def test_a_reader_buries_what_dead_letters_were_set_for_after_it_had_opened_its_queue(db_url: str) -> None:
+    with trunkline.connect(db_url) as tl:
+        tl.create_topic("orders")
+        tl.create_topic("orders.dead")
+        tl.publish("orders", b"poison")
+        with tl.queue("orders", "billing", prefetch=0) as queue:
+            (delivery,) = queue.receive()
+            sql(
+                db_url,
+                "select trunkline.queue_alter('orders', 'billing', "
+                """'{"max_attempts": 1, "dead_letter": "orders.dead"}')""",
+            )
+            delivery.nack()
+            assert queue.receive() == []
+            (letter,) = tl.read("orders.dead")
+            assert (letter.payload, about(letter)["attempts"]) == (b"poison", "1")
+            assert queue.settings["dead_letter"] == "orders.dead"
+            tl.publish("orders", b"fine")
+            (delivery,) = queue.receive()
+            assert delivery.payload == b"fine"
+            delivery.nack()
+        assert [letter.payload for letter in tl.read("orders.dead")] == [b"poison", b"fine"]
+
+
+def test_what_was_tried_too_often_is_delivered_where_dead_letters_were_taken_away(
+    db_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: the setting goes after the record was claimed as one to be buried, and before its reader looks."""
+    look = trunkline.Queue._look_at_settings
+
+    def late(queue: trunkline.Queue, opened: Any) -> None:
+        sql(
+            db_url,
+            """select trunkline.queue_alter('orders', 'billing', '{"max_attempts": null, "dead_letter": null}')""",
+        )
+        look(queue, opened)
+
+    monkeypatch.setattr(trunkline.Queue, "_look_at_settings", late)
+    with trunkline.connect(db_url) as tl:
+        tl.create_topic("orders")
+        tl.create_topic("orders.dead")
+        tl.publish("orders", b"0")
+        with tl.queue("orders", "billing", prefetch=0) as queue:
+            (delivery,) = queue.receive()
+            sql(
+                db_url,
+                "select trunkline.queue_alter('orders', 'billing', "
+                """'{"max_attempts": 1, "dead_letter": "orders.dead"}')""",
+            )
+            delivery.nack()
+            (again,) = queue.receive()
+            assert again.payload == b"0"
+            again.ack()
+        assert tl.read("orders.dead") == []
+        assert sql(db_url, "select count(*) from trunkline.queue_claims('orders', 'billing')") == 0

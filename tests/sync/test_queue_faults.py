@@ -12,7 +12,9 @@ import pytest
 
 import trunkline
 from tests.concurrency.proxy import Fault, Proxy, as_if_direct
+from tests.sync.shim import Gate, at_once, wait_until
 from trunkline import ClientSettings, errors
+from trunkline.client.sync.connection import ServerConnection
 from trunkline.client.sync.queue_letters import QueueLetters
 
 FAULTS = [Fault.REQUEST_LOST, Fault.REQUEST_TORN, Fault.REPLY_LOST, Fault.REPLY_TORN]
@@ -115,3 +117,61 @@ def test_where_no_answer_comes_at_all_the_outcome_is_unknown(direct_url: str, pr
                 delivery.ack()
         advance_clock(direct_url, 31)
         assert 2 in [each.offset for each in queue.receive(5)]
+
+
+@pytest.mark.parametrize("kind", ["ack", "reject"])
+def test_what_stands_in_line_for_a_claim_in_doubt_is_refused(
+    db_url: str, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Method: the server has done the first settlement, and its answer is lost once the second one stands in line.
+    Under the number of the first, the second would be answered as done."""
+    gate = Gate()
+    found: list[tuple[type[BaseException], list[int]]] = []
+
+    def lossy(place: type, name: str) -> None:
+        call = getattr(place, name)
+
+        def lose(*values: Any) -> Any:
+            answer = call(*values)
+            if gate.count == 0:
+                gate.wait()
+                raise errors.OutcomeUnknown("the answer was lost")
+            return answer
+
+        monkeypatch.setattr(place, name, lose)
+
+    def settle(delivery: trunkline.Delivery) -> None:
+        try:
+            (delivery.ack() if kind == "ack" else delivery.reject("x"))
+        except (errors.OutcomeUnknown, errors.ClaimLost) as error:
+            found.append((type(error), getattr(error, "offsets", [])))
+
+    with trunkline.connect(db_url) as tl:
+        tl.create_topic("orders")
+        tl.create_topic("orders.dead")
+        tl.publish_many("orders", [b"0", b"1"])
+        queue = tl.queue("orders", "billing", prefetch=0, dead_letter="orders.dead")
+        first, second = queue.receive(2)
+        if kind == "ack":
+            lossy(ServerConnection, "queue_step")
+            lossy(ServerConnection, "queue_next")
+        else:
+            lossy(QueueLetters, "_commit")
+
+        def settle_second() -> None:
+            wait_until(lambda: gate.count == 1)
+            settle(second)
+
+        def open_gate() -> None:
+            opened = queue._opened
+            assert opened is not None
+            wait_until(lambda: gate.count == 1 and len(opened.lane._pending) == 1)
+            gate.open()
+
+        at_once(lambda: settle(first), settle_second, open_gate)
+        assert found == [(errors.OutcomeUnknown, []), (errors.ClaimLost, [2])]
+        with pytest.raises(errors.ClaimLost):
+            first.ack()
+        assert [letter.payload for letter in tl.read("orders.dead")] == ([b"0"] if kind == "reject" else [])
+        advance_clock(db_url, 31)
+        assert [(each.offset, each.attempt) for each in queue.receive(5)] == [(2, 2)]

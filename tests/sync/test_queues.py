@@ -504,7 +504,7 @@ def test_tables_that_are_full_are_left_for_new_ones(db_url: str) -> None:
     """Method: the limit is lowered to almost nothing; claims go on until the old tables are gone."""
     with trunkline.connect(db_url) as tl:
         tl.create_topic("orders", partitions=2)
-        with tl.queue("orders", "billing", prefetch=0) as queue:
+        with tl.queue("orders", "billing", ack_deadline_s=3600, prefetch=0) as queue:
             assert queue.receive() == []
             old = sql(db_url, "select min(table_no) from trunkline.queue_part")
             tl.publish("orders", b"held")
@@ -516,5 +516,5 @@ def test_tables_that_are_full_are_left_for_new_ones(db_url: str) -> None:
                     queue.ack(queue.receive())
             held.ack()
             queue.ack(queue.receive(1000))
-        advance_clock(db_url, 100)
+        advance_clock(db_url, 10_000)
         assert tl.queue("orders", "billing").receive(10) == []

@@ -2,7 +2,8 @@
 
 ``queue-batches``: a hundred at a time. ``queue-handlers``: an application that receives one and acknowledges one, many
 at a time in each process; both sides may claim a hundred ahead, and gather what is acknowledged meanwhile.
-``queue-single``: one worker, one record at a time, and nothing is claimed ahead.
+``queue-single``: one record at a time, and nothing is claimed ahead; a worker that asks for the next says that it is
+done with the last, in one call where the side has one.
 """
 
 from __future__ import annotations
@@ -88,9 +89,9 @@ HANDLED = Family(
 SINGLE = Family(
     "queue-single",
     {
-        "ours": Shift(Queues(), 1, 0),
-        "hidden": Shift(Hidden(), 1, 0),
-        "deleted": Shift(Deleted(), 1, 0),
+        "ours": Shift(Queues(), 1, 0, jointly=True),
+        "hidden": Shift(Hidden(), 1, 0, jointly=True),
+        "deleted": Shift(Deleted(), 1, 0, jointly=True),
         "bare": Shift(BareQueues(), 1, 0, jointly=True),
     },
     (

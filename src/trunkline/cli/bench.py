@@ -83,6 +83,16 @@ def queues(arguments: tuple[str, ...]) -> None:
     _become("queues", arguments)
 
 
+@_benchmark
+def portable(arguments: tuple[str, ...]) -> None:
+    """Measure the portable API against the brokers' own clients.
+
+    Without --url it starts a PostgreSQL of its own. Arguments are handed on to the benchmark, whose exit code
+    it is: 0 all targets reached, 1 a target missed, 2 the server's durability is weakened, 64 wrong use.
+    """
+    _become("portable", arguments)
+
+
 def _become(name: str, arguments: tuple[str, ...]) -> NoReturn:
     if not (REPOSITORY / "benchmarks" / f"{name}.py").exists():
         raise NotFound("the benchmarks are not part of the package: run this in a clone of the repository")

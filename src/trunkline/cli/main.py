@@ -6,6 +6,7 @@ import click
 
 from trunkline import __version__
 from trunkline.cli.bench import bench
+from trunkline.cli.bridge import bridge
 from trunkline.cli.command_line import CommandLine
 from trunkline.cli.consume import consume, get, tail
 from trunkline.cli.db import db
@@ -13,6 +14,7 @@ from trunkline.cli.demo import demo
 from trunkline.cli.dev import dev
 from trunkline.cli.dlq import dlq
 from trunkline.cli.doctor import doctor
+from trunkline.cli.driver import driver
 from trunkline.cli.group import group
 from trunkline.cli.outbox import outbox
 from trunkline.cli.pipeline import pipeline
@@ -50,6 +52,8 @@ for command in (
     dlq,
     run,
     outbox,
+    bridge,
+    driver,
     pipeline,
     retention,
     doctor,

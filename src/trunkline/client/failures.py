@@ -85,14 +85,25 @@ def translate_state(
         return _translate_connection(primary, is_lost)
     if state.startswith("TL"):
         return _translate_ours(state, _sentence(primary, hint), detail or "")
-    if state == "XX000" and primary.startswith("cache lookup failed for function"):
-        # A call that waited inside a segment's function while the segment was dropped.
+    if _is_function_gone(state, primary):
         state = "42883"
     if state in ("42883", "42P01") and _CLAIMS.search(primary):
         return errors.Conflict(f"the claims of a queue have just moved to other tables ({state}); try again")
     found = _BY_STATE.get(state) or (errors.Unavailable if state.startswith("08") else errors.ServerError)
     next_step = _IDLE if state == "25P03" else _NEXT_STEP.get(found)
     return found(_sentence(f"{primary} ({state})", hint or next_step))
+
+
+def is_moved(error: psycopg.Error) -> bool:
+    """Whether the tables of a queue's claims, or their functions, have gone: its parts are in others now."""
+    primary = error.diag.message_primary or ""
+    is_gone = error.sqlstate in ("42883", "42P01") and _CLAIMS.search(primary) is not None
+    return is_gone or _is_function_gone(error.sqlstate, primary)
+
+
+def _is_function_gone(state: str | None, primary: str) -> bool:
+    """A call that waited inside a function of a segment, or of a queue, while that was dropped."""
+    return state == "XX000" and primary.startswith("cache lookup failed for function")
 
 
 def may_pass(error: BaseException) -> bool:

@@ -1,7 +1,7 @@
 """The numbers by which client and schema know each other, and the statements the client sends.
 
-The protocol lives in SQL functions; here are only their names. Statements are whole and fixed; the one name that
-varies is that of a segment's function, which comes from an integer id.
+The protocol lives in SQL functions; here are only their names. Statements are whole and fixed; the names that
+vary are those of a segment's function and of a queue's, which come from integer ids.
 """
 
 from __future__ import annotations
@@ -107,6 +107,18 @@ QUEUE_NEXT = (
 QUEUE_NEXT_PREPARED = b"select * from trunkline.queue_next($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 QUEUE_NEXT_TYPES = (23, 1007, 1016, 1016, 1007, 1009, 1009, 1022, 23, 20, 23, 25)
 """integer, bigint, text, and arrays of them and of double precision, as the function declares them."""
+_QUEUE_STEP = SQL("select * from trunkline.{}($1, $2, $3, $4, $5, $6, $7, $8, $9)")
+
+
+@lru_cache(maxsize=256)
+def queue_step(table_no: int) -> bytes:
+    """The call that acknowledges one claim and makes the next, through the function of a queue's tables."""
+    return _QUEUE_STEP.format(Identifier(f"claim_{int(table_no)}_step")).as_bytes()
+
+
+QUEUE_STEP_TYPES = (23, 20, 20, 23, 4536, 23, 23, 25, 16)
+"""integer, bigint, int8multirange, text."""
+QUEUE_TABLES = "select part_id, table_no from trunkline.queue_tables(%s::int4)"
 QUEUE_ROLL = "select trunkline.queue_roll(%s::int4)"
 QUEUE_MOVE_PARTS = "select trunkline.queue_move_parts(%s::int4)"
 QUEUE_DROP_OLD = "select trunkline.queue_drop_old()"

@@ -163,6 +163,25 @@ def _header(pair: object) -> tuple[str, bytes]:
     raise InvalidArgument(f"the value of header {name!r} must be str or bytes, not {_shown(value)}")
 
 
+def check_attributes(attributes: object) -> dict[str, str]:
+    """Attributes as a mapping of text to text, each valid Unicode, no name empty."""
+    if not attributes and (attributes is None or isinstance(attributes, Mapping)):
+        return {}
+    if not isinstance(attributes, Mapping):
+        raise InvalidArgument(f"attributes must be a mapping of text to text, not {_shown(attributes)}")
+    for name, value in attributes.items():
+        if not isinstance(name, str) or not name:
+            raise InvalidArgument(f"an attribute's name must be text, and not empty, not {_shown(name)}")
+        if not isinstance(value, str):
+            raise InvalidArgument(f"the value of attribute {_shown(name)} must be text, not {_shown(value)}")
+        # What is plain ASCII needs no second look, which would cost a copy.
+        if not name.isascii():
+            _utf8("an attribute's name", name)
+        if not value.isascii():
+            _utf8("an attribute's value", value)
+    return dict(attributes)
+
+
 def check_limits(topic: Topic, key: bytes | None, payload: bytes, headers: HeaderPairs) -> None:
     """Refuse a record that is over a limit of its topic."""
     if len(payload) > topic.record_bytes_max:
@@ -199,6 +218,7 @@ __all__ = [
     "GroupStart",
     "Headers",
     "Key",
+    "check_attributes",
     "check_delay",
     "check_group_name",
     "check_headers",

@@ -48,7 +48,7 @@ def fitted(letter: Message, topic: Topic) -> Message:
     Of the headers, the record's own go first, all of them; what says where it stood stays longest.
     """
     pairs: HeaderPairs = tuple(letter.headers or ())  # type: ignore[arg-type]
-    key, payload = letter.key, letter.payload
+    key, payload = letter.key, letter.body
     most = topic.header_bytes_max
     ours = [pair for pair in pairs if pair[0].startswith(PREFIX)]
     cut: list[str] = []

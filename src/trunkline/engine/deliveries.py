@@ -27,8 +27,9 @@ _ORDER = "eajnr"
 class Claim:
     """Records of one partition that this reader holds until a time, for the ``attempt``-th attempt.
 
-    ``seq`` is the number of its last settlement. ``expires_at`` is on the reader's clock, and never later than the
-    server's deadline.
+    ``seq`` is the number of its last settlement, ``left`` how many records it still holds. ``expires_at`` is on the
+    reader's clock, and never later than the server's deadline; ``half_s`` before it there is not enough time left to
+    hand out its records.
     """
 
     __slots__ = (
@@ -37,7 +38,9 @@ class Claim:
         "attempt",
         "claim_no",
         "expires_at",
+        "half_s",
         "is_lost",
+        "left",
         "part_id",
         "partition",
         "seq",
@@ -45,21 +48,27 @@ class Claim:
     )
 
     def __init__(
-        self, *, part_id: int, partition: int, claim_no: int, token: int, attempt: int, expires_at: float
+        self, part_id: int, partition: int, claim_no: int, token: int, *, attempt: int, held_from: float, held_s: float
     ) -> None:
         self.part_id = part_id
         self.partition = partition
         self.claim_no = claim_no
         self.token = token
         self.attempt = attempt
-        self.expires_at = expires_at
         self.seq = 0
+        self.left = 0
         self.is_lost = False
+        self.expires_at = held_from + held_s
+        self.half_s = held_s / 2
         self._open: set[int] = set()
         self._settled: set[int] = set()
 
     def __repr__(self) -> str:
         return f"<claim {self.claim_no} of partition {self.partition}>"
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether it is held for long enough that its records can be handed out."""
+        return self.expires_at - self.half_s >= now
 
     def standing(self, offset: int) -> Standing:
         """What may be done with a record that was handed out."""
@@ -78,6 +87,19 @@ class Claim:
         """They are being settled: nobody else may settle them meanwhile."""
         self._settled.update(offsets)
         self._open.difference_update(offsets)
+
+    def begin_one(self, offset: int) -> bool:
+        """As ``begin``, for a record that is in the application's hands; False where it is not."""
+        if offset not in self._open:
+            return False
+        self._open.remove(offset)
+        self._settled.add(offset)
+        return True
+
+    def are_open(self, offsets: Sequence[int]) -> bool:
+        """Whether each is in the application's hands, and none is named twice."""
+        chosen = set(offsets)
+        return len(chosen) == len(offsets) and chosen <= self._open
 
     def put_back(self, offsets: Iterable[int]) -> None:
         """They were not settled after all, and are in the application's hands as before."""
@@ -112,14 +134,21 @@ class Settlement(NamedTuple):
 def merged(settlements: Iterable[Settlement]) -> list[Settlement]:
     """As few settlements as say the same: one for each claim and kind, and delay. Of several extensions of a claim the
     longest counts."""
-    found: dict[tuple[Claim, Kind, float], tuple[list[int], float]] = {}
+    found: dict[tuple[Claim, Kind, float], list[int]] = {}
+    longest: dict[Claim, float] = {}
     for settlement in settlements:
-        offsets, delay_s = found.get(settlement.subject, ([], 0.0))
-        found[settlement.subject] = ([*offsets, *settlement.offsets], max(delay_s, settlement.delay_s))
+        claim, kind, offsets, delay_s = settlement
+        if kind == "e":
+            longest[claim] = max(delay_s, longest.get(claim, 0.0))
+            delay_s = 0.0
+        found.setdefault((claim, kind, delay_s), []).extend(offsets)
     wanted = [
-        Settlement(claim, kind, sorted(offsets), delay_s) for (claim, kind, _), (offsets, delay_s) in found.items()
+        Settlement(claim, kind, sorted(offsets), longest[claim] if kind == "e" else delay_s)
+        for (claim, kind, delay_s), offsets in found.items()
     ]
-    return sorted(wanted, key=lambda settlement: _ORDER.index(settlement.kind))
+    if len(wanted) > 1:
+        wanted.sort(key=lambda settlement: _ORDER.index(settlement.kind))
+    return wanted
 
 
 def numbered(settlements: Iterable[Settlement]) -> list[int]:
@@ -183,6 +212,7 @@ class Buffer(Generic[T]):
         """Keep ranges of a claim, which lie in the batch where it has come along."""
         for start, end in ranges:
             self._pieces.append(self._piece(claim, start, end, batch))
+            claim.left += end - start
 
     def _piece(self, claim: Claim, start: int, end: int, batch: Batch | None) -> Piece[T]:
         return Piece(claim, start, end, None if batch is None else self._make(batch.cut(start, end), claim))
@@ -222,6 +252,26 @@ class Buffer(Generic[T]):
             found.append(piece)
             records_max -= len(piece)
         return found
+
+    def take_fresh(self, records_max: int, now: float) -> list[T]:
+        """As ``take``, where the next records have been read and are held for long enough; otherwise none."""
+        if not self._pieces:
+            return []
+        piece = self._pieces[0]
+        claim = piece.claim
+        if piece.records is None or claim.is_lost or claim.expires_at - claim.half_s < now:
+            return []
+        if records_max == 1:
+            claim.hand_out((piece.first,))
+            piece.first += 1
+            if piece.first == piece.end:
+                self._pieces.popleft()
+            return [next(piece.records)]
+        if len(piece) < records_max and not all(
+            each.records is not None and each.claim.is_fresh(now) for each in self.next_pieces(records_max)
+        ):
+            return []
+        return self.take(records_max)
 
     def take(self, records_max: int) -> list[T]:
         """Hand out the next records, as far as they have been read."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from trunkline.engine.batching import Parcel
 from trunkline.engine.checks import (
     INT4_MAX,
+    check_attributes,
     check_delay,
     check_headers,
     check_key,
@@ -63,11 +64,32 @@ def pack_many(messages: Iterable[Message | bytes], partition: object, topic: Top
     )
 
 
+def pack_each(messages: Iterable[Message | bytes], topic: Topic) -> tuple[Parcel, dict[int, InvalidArgument]]:
+    """A parcel of those that can be packed, and for the others, by their place, what is wrong with each."""
+    given = _materialised(messages)
+    try:
+        return pack_many(given, None, topic), {}
+    except InvalidArgument:
+        refused: dict[int, InvalidArgument] = {}
+    sound: list[Message | bytes] = []
+    for place, message in enumerate(given):
+        try:
+            pack_many([message], None, topic)
+        except InvalidArgument as error:
+            refused[place] = error
+        else:
+            sound.append(message)
+    return pack_many(sound, None, topic), refused
+
+
 def _of_message(message: object, chosen: int | None, topic: Topic) -> Parcel:
     if not isinstance(message, Message):
         return pack_one(message, None, None, chosen, topic)
     partition = chosen if message.partition is None else message.partition
-    what = (message.payload, message.key, message.headers, partition, topic)
+    headers: object = message.headers
+    if message.attributes:
+        headers = (*check_headers(headers), *check_attributes(message.attributes).items())
+    what = (message.body, message.key, headers, partition, topic)
     return pack_one(*what, message.group_key, message.deliver_after_s)
 
 

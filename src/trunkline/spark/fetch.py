@@ -1,16 +1,20 @@
 """Reads a range of the log as Arrow, straight from the server.
 
 Each statement is short and brings about ``bytes_each``, so no snapshot is held for long and memory does not grow with
-the range. Runs in Spark's Python workers, which live on from task to task: connections are kept for the next one.
+the range. The next statement runs while Spark takes what the last one has brought: server, Python and Java work at the
+same time. Runs in Spark's Python workers, which live on from task to task: connections are kept for the next one.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
-from time import monotonic, sleep
+from threading import Event
+from time import monotonic
 
 import adbc_driver_manager
 import pyarrow as pa
@@ -32,6 +36,7 @@ from trunkline.errors import (
 )
 from trunkline.spark.columns import Layout, fetched
 from trunkline.spark.ranges import Range
+from trunkline.spark.workers import spare_collections
 
 logger = logging.getLogger("trunkline")
 
@@ -42,13 +47,17 @@ _ROW_BYTES_HINT = "adbc.postgresql.batch_size_hint_bytes"
 
 _kept: dict[str, list[manager_dbapi.Connection]] = {}
 
+# The last of what a task imports, and by far the most.
+spare_collections()
+
 
 @dataclass
 class RangeReader:
     """Reads one range; ``batches`` may be called once.
 
     What is read is proven: exactly the records from ``start`` to ``end``, or an error. A server that goes away is tried
-    again; a standby that lags behind is waited for.
+    again; a standby that lags behind is waited for. One thread reads ahead, by one statement; a range that takes no
+    more than one has none. It ends with the iterator, also where that is closed before its end.
     """
 
     url: str
@@ -58,40 +67,58 @@ class RangeReader:
     may_lag: bool = False
     _here: int = field(init=False)
     _is_proven: bool = field(init=False)
+    _is_over: Event = field(init=False, default_factory=Event)
 
     def __post_init__(self) -> None:
         self._here = self.range.start
         self._is_proven = not self.may_lag
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Generator[pa.RecordBatch]:
         """The records, as batches of columns."""
+        with closing(self._answers()) as answers:
+            first = next(answers, [])
+            if self._here == self.range.end:
+                yield from first
+                return
+            with ThreadPoolExecutor(1, thread_name_prefix="trunkline-ahead") as ahead:
+                try:
+                    answer = first
+                    while answer:
+                        coming: Future[list[pa.RecordBatch]] = ahead.submit(next, answers, [])
+                        yield from answer
+                        answer = coming.result()
+                finally:
+                    self._is_over.set()
+
+    def _answers(self) -> Generator[list[pa.RecordBatch]]:
+        """What each statement brings, fetched whole before any of it is handed on: Spark may take its time, and the
+        statement should not."""
         layout = Layout(self.range.topic, self.range.partition, tuple(self.columns))
         attempt, deadline = 0, monotonic() + READ_DEADLINE_S
         while self._here < self.range.end:
-            before = self._here
             try:
                 self._prove()
-                yield from self._read(layout)
-                if self._here == before:
+                answer = self._read(layout)
+                if not answer:
                     self._check_lag()
             except TrunklineError as error:
                 if not error.retryable:
                     raise
-                if self._here > before:
-                    attempt, deadline = 0, monotonic() + READ_DEADLINE_S
-                _pause(attempt, deadline, error)
+                self._pause(attempt, deadline, error)
                 attempt += 1
             else:
+                yield answer
                 attempt, deadline = 0, monotonic() + READ_DEADLINE_S
         if self._here != self.range.end:
             raise LogBroken(f"read up to {self._here}, not to {self.range.end}, in {self.range}")
 
-    def _read(self, layout: Layout) -> Iterator[pa.RecordBatch]:
-        # Fetched whole before any of it is handed on: Spark may take its time, and the statement should not.
+    def _read(self, layout: Layout) -> list[pa.RecordBatch]:
+        answer = []
         for rows in self._fetch():
             for batch in layout.flatten(rows, self._here, self.range.end):
                 self._here += batch.num_rows
-                yield batch
+                answer.append(batch)
+        return answer
 
     def _prove(self) -> None:
         """That the server of readUrl has this topic, and not another one under its number."""
@@ -134,6 +161,13 @@ class RangeReader:
             f"select {columns} from trunkline.log_read({r.topic_id:d}, {r.partition:d}, {self._here:d}, {wanted:d}, "  # noqa: S608
             f"{self.bytes_each:d}, true)"
         )
+
+    def _pause(self, attempt: int, deadline: float, error: TrunklineError) -> None:
+        delay = backoff_s(attempt, first_s=0.05, max_s=1.0, chance=random.random())
+        if self._is_over.is_set() or monotonic() + delay >= deadline:
+            raise DeadlineExceeded(f"no further within {READ_DEADLINE_S:g} s; the last failure: {error}") from error
+        logger.info("a read is tried again in %.2f s: %s", delay, error)
+        self._is_over.wait(delay)
 
     def _check_lag(self) -> None:
         if not self.may_lag:
@@ -195,11 +229,3 @@ def _translated(error: adbc_driver_manager.Error) -> TrunklineError:
         hint=details.get("PG_DIAG_MESSAGE_HINT"),
         detail=details.get("PG_DIAG_MESSAGE_DETAIL"),
     )
-
-
-def _pause(attempt: int, deadline: float, error: TrunklineError) -> None:
-    delay = backoff_s(attempt, first_s=0.05, max_s=1.0, chance=random.random())
-    if monotonic() + delay >= deadline:
-        raise DeadlineExceeded(f"no further within {READ_DEADLINE_S:g} s; the last failure: {error}") from error
-    logger.info("a read is tried again in %.2f s: %s", delay, error)
-    sleep(delay)

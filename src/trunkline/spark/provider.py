@@ -15,9 +15,10 @@ from pyspark.sql.types import StructType
 
 from trunkline.spark.columns import check_schema, schema
 from trunkline.spark.options import sink_options, source_options
-from trunkline.spark.workers import leave_quietly
+from trunkline.spark.workers import leave_quietly, spare_collections
 
 leave_quietly()
+spare_collections()
 
 # The programs in which Spark makes a reader: to hand it filters, and to plan a read that has none to hand over.
 _FILTERING = "pyspark.sql.worker.data_source_pushdown_filters"

@@ -33,11 +33,12 @@ from trunkline.spark.options import SourceOptions
 from trunkline.spark.planning import Plan, check_order
 from trunkline.spark.positions import Positions, Proof
 from trunkline.spark.ranges import Place, Range, gathered, limited, split
-from trunkline.spark.workers import leave_quietly
+from trunkline.spark.workers import leave_quietly, spare_collections
 
 logger = logging.getLogger("trunkline")
 
 leave_quietly()
+spare_collections()
 
 IDLE_WAIT_S = 1.0
 """How long an idle query waits for a ring before it looks at the log again."""

@@ -20,7 +20,7 @@ from trunkline.client.aio.shim import Mutex, Service, Stop, Waiter
 from trunkline.client.failures import may_pass
 from trunkline.engine.backoff import backoff_s
 from trunkline.engine.dispatch import Dispatch, PartitionName, Work
-from trunkline.errors import Fenced, TrunklineError
+from trunkline.errors import Fenced, OutcomeUnknown, TrunklineError
 from trunkline.records import Position, Record
 
 logger = logging.getLogger("trunkline")
@@ -148,10 +148,13 @@ class AtLeastOnce:
         while positions := self._committable():
             try:
                 await self._consumer.commit(positions)
-            except Fenced as error:
+            except (Fenced, OutcomeUnknown) as error:
+                refusal = error.__cause__ if isinstance(error, OutcomeUnknown) else error
+                if not isinstance(refusal, Fenced):
+                    raise
                 logger.info("%s: %s", self._handler, error)
                 with self._mutex:
-                    self._forget(error.partitions)
+                    self._forget(refusal.partitions)
             else:
                 with self._mutex:
                     self._dispatch.committed(positions)

@@ -108,9 +108,7 @@ class Attempts:
         assert self._handler.dead_letter is not None
         assert work.reason is not None
         letter = dead_letter(work.record, attempts=work.failures, reason=work.reason, time=datetime.now(UTC))
-        at = await self._client.publish(
-            self._handler.dead_letter, letter.payload, key=letter.key, headers=letter.headers
-        )
+        at = await self._client.publish(self._handler.dead_letter, letter.body, key=letter.key, headers=letter.headers)
         logger.error(
             "%s was put into %s, partition %d, offset %d: %s",
             self._handler.at(work.record),

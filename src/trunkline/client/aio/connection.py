@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any, Self
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, IsolationLevel, Notify, capabilities
-from psycopg.abc import PQGen, PQGenConn
+from psycopg.abc import Buffer, PQGen, PQGenConn
 from psycopg.adapt import Transformer
 from psycopg.generators import execute, fetch, send
 from psycopg.pq import ConnStatus, ExecStatus, Format
@@ -19,7 +20,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from trunkline.client import arrays, protocol, target
 from trunkline.client.aio.shim import wait_for_socket
 from trunkline.client.arrays import EncodedArray
-from trunkline.client.failures import translate
+from trunkline.client.failures import is_moved, translate
 from trunkline.errors import DeadlineExceeded, SchemaOutdated, TrunklineError
 from trunkline.settings import ClientSettings
 
@@ -29,6 +30,10 @@ _APPEND_BINARY = [Format.BINARY] * len(protocol.APPEND_TYPES)
 _COMMIT_BINARY = [Format.BINARY] * len(protocol.COMMIT_TYPES)
 _READ_BINARY = [Format.BINARY] * len(protocol.READ_TYPES)
 _QUEUE_NEXT_BINARY = [Format.BINARY] * len(protocol.QUEUE_NEXT_TYPES)
+_QUEUE_STEP_FORMATS = [Format.TEXT if kind == 4536 else Format.BINARY for kind in protocol.QUEUE_STEP_TYPES]
+_STEP_ARRAYS = (1001, 1001, 1007, 1009, 1001)
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+"""From which the server counts microseconds."""
 _CHUNK_BYTES = 400_000
 """About how much is taken at a time while a read is still coming in: little enough to stay in the processor's cache."""
 _CHUNK_ROWS_MAX = 64
@@ -53,6 +58,8 @@ class ServerConnection(AsyncConnection[Row]):
     idle_timeout_s: float = 0.0
     _answers: AsyncCursor[Row]
     _ready_segments: set[int]
+    _ready_tables: set[int]
+    _array_loaders: dict[int, Callable[[Buffer], Any]]
     _ready_to_read: bool = False
     _ready_to_commit: bool = False
     _ready_for_queues: bool = False
@@ -158,6 +165,36 @@ class ServerConnection(AsyncConnection[Row]):
         except psycopg.Error as error:
             raise self._translate(error) from error
 
+    async def queue_step(self, table_no: int, values: Sequence[bytes | None]) -> Row | None:
+        """Call the function of a queue's tables; None where they have gone. Not through a pooler."""
+        name = b"step_%d" % table_no
+        try:
+            if table_no not in self._ready_tables:
+                await self._prepare(name, protocol.queue_step(table_no), protocol.QUEUE_STEP_TYPES)
+                self._ready_tables.add(table_no)
+            self.pgconn.send_query_prepared(name, values, _QUEUE_STEP_FORMATS, Format.BINARY)
+            return self._stepped(await self._result())
+        except psycopg.Error as error:
+            if is_moved(error):
+                return None
+            raise self._translate(error) from error
+
+    def _stepped(self, result: PGresult) -> Row:
+        """Its columns, without a look-up for each of how to read it."""
+        value = result.get_value
+        flags = [value(0, column) == b"\1" for column in range(3)]
+        claim_no = value(0, 3)
+        if claim_no is None:
+            return (*flags, *[None] * 11)
+        numbers = [int.from_bytes(value(0, column) or b"", signed=True) for column in range(3, 9)]
+        time = _EPOCH + timedelta(microseconds=numbers.pop())
+        arrays = [value(0, column) for column in range(9, 14)]
+        if arrays[1] is None:
+            return (*flags, *numbers, time, *arrays)
+        load = self._array_loaders
+        loaded = [None if each is None else load[kind](each) for kind, each in zip(_STEP_ARRAYS, arrays, strict=True)]
+        return (*flags, *numbers, time, *loaded)
+
     async def read(self, values: Sequence[int]) -> list[Row]:
         """Call log_read; its rows. As ``call``, but batches become Python's while the next ones are still coming."""
         if self.pooled:
@@ -202,6 +239,7 @@ class ServerConnection(AsyncConnection[Row]):
         if isinstance(error, psycopg.errors.InvalidSqlStatementName):
             self._ready_to_read = self._ready_to_commit = self._ready_for_queues = False
             self._ready_segments.clear()
+            self._ready_tables.clear()
         return translate(error)
 
     async def _prepare(self, name: bytes, statement: bytes, types: Sequence[int]) -> None:
@@ -269,18 +307,24 @@ class ServerConnection(AsyncConnection[Row]):
 
     def is_worn(self, age_s: float) -> bool:
         """Whether it should be replaced: its server process keeps half a megabyte for each segment it has written."""
-        return monotonic() - self.opened_at > age_s or len(self._ready_segments) > SEGMENTS_KNOWN_MAX
+        return (
+            monotonic() - self.opened_at > age_s
+            or len(self._ready_segments) + len(self._ready_tables) > SEGMENTS_KNOWN_MAX
+        )
 
     async def greet(self, settings: ClientSettings) -> None:
         """Learn who the server is, refuse one we cannot work with, and set the session up."""
         arrays.register(self)
         self._ready_segments = set()
+        self._ready_tables = set()
         self.opened_at = monotonic()
         self.adapters.register_dumper(int, Int8BinaryDumper)
         self.lock_timeout_s = settings.lock_wait_s
         self.idle_timeout_s = settings.session_timeout_s
         await self.set_isolation_level(IsolationLevel.READ_COMMITTED)
         self._answers = self.cursor(binary=True)
+        loaders = Transformer.from_context(self)
+        self._array_loaders = {kind: loaders.get_loader(kind, Format.BINARY).load for kind in _STEP_ARRAYS}
         # Until it is known to be a direct connection, nothing is prepared and nothing is set.
         self.pooled = True
         self.prepare_threshold = None

@@ -38,6 +38,10 @@ class Grave(msgspec.Struct, frozen=True):
     reason: str
     settlements: list[Settlement]
 
+    @property
+    def is_lost(self) -> bool:
+        return any(settlement.claim.is_lost for settlement in self.settlements)
+
 
 class _InDoubtError(Exception):
     """The connection failed at the commit."""
@@ -65,8 +69,8 @@ class QueueLetters:
         """Publish each record to the dead letter topic and settle it, all in one transaction; those whose claims are
         lost, of which nothing was done. OutcomeUnknown where it may have been done; with any other error nothing
         was."""
-        lost: list[Grave] = []
-        left = list(graves)
+        lost = [grave for grave in graves if grave.is_lost]
+        left = [grave for grave in graves if not grave.is_lost]
         while left:
             refused = await self._bury_all(left, deadline)
             if not refused:

@@ -29,6 +29,7 @@ __all__ = [
     "Waker",
     "caller",
     "ended_by_signals",
+    "give_way",
     "sleep",
     "wait_for_socket",
 ]
@@ -131,6 +132,11 @@ async def sleep(delay_s: float) -> None:
     await asyncio.sleep(delay_s)
 
 
+async def give_way() -> None:
+    """Let every task go on that is ready to."""
+    await asyncio.sleep(0)
+
+
 class Shield:
     """Runs what must end even if its caller is cancelled. The caller's cancellation does not wait for it."""
 
@@ -139,10 +145,14 @@ class Shield:
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result; if the caller is cancelled, the work goes on."""
-        task = asyncio.ensure_future(work)
+        return await asyncio.shield(self.start(work))
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Let it run beside its caller."""
+        task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        return await asyncio.shield(task)
+        return task
 
     async def drain(self) -> None:
         """Wait for everything that goes on."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from types import TracebackType
@@ -31,9 +31,10 @@ from trunkline.client.sync.shim import Service, Shield
 from trunkline.client.sync.sources import Sources
 from trunkline.client.sync.topics import Topics
 from trunkline.client.sync.watch import Watch
-from trunkline.engine.batching import BatchLimits, split
+from trunkline.engine.batching import BatchLimits, Parcel, split
 from trunkline.engine.checks import check_topic_name
-from trunkline.engine.packing import pack_many, pack_one
+from trunkline.engine.packing import pack_each, pack_many, pack_one
+from trunkline.errors import InvalidArgument, OutcomeUnknown, TrunklineError, Unavailable
 from trunkline.records import (
     Batch,
     BlockedKey,
@@ -246,6 +247,46 @@ class Client:
             positions += self._lane(topic).submit(piece)
         return positions
 
+    def publish_each(self, topic: str, messages: Iterable[Message | bytes]) -> list[Position | TrunklineError]:
+        """Publish many records; for each, in the order given, its position or the error that it met.
+
+        As ``publish_many``, but a message that is invalid, or a piece that fails, does not fail the others; what comes
+        after a piece that failed is not sent, and gets an error that says so. All of it ends by one deadline.
+        """
+        known = self._topics.find(check_topic_name(topic))
+        deadline = self._server.deadline()
+        parcel, refused = pack_each(messages, known)
+        answers: list[Position | TrunklineError] = []
+        failure: TrunklineError | None = None
+        for piece in split(parcel, self._limits):
+            if failure is None:
+                found, failure = self._publish_piece(topic, piece, deadline)
+                answers += found
+            else:
+                answers += [failure] * len(piece)
+        for place in sorted(refused):
+            answers.insert(place, refused[place])
+        return answers
+
+    def _publish_piece(
+        self, topic: str, piece: Parcel, deadline: float
+    ) -> tuple[Sequence[Position | TrunklineError], TrunklineError | None]:
+        """The answers for a batch; and the error of what comes after it, where that is not to be sent."""
+        try:
+            return self._lane(topic).submit(piece, deadline), None
+        except InvalidArgument as error:
+            # Over a limit that was lowered meanwhile: one record is, and the others are not.
+            if len(piece) == 1:
+                return [error], None
+            alone = [self._publish_piece(topic, piece.pick([place]), deadline) for place in range(len(piece))]
+            failures = [failure for _, failure in alone if failure is not None]
+            return [answer for answers, _ in alone for answer in answers], failures[0] if failures else None
+        except OutcomeUnknown as error:
+            unsent = Unavailable(f"it was not sent, because what came before it is in doubt: {error}")
+            return [error] * len(piece), unsent
+        except TrunklineError as error:
+            return [error] * len(piece), error
+
     def transaction(self, conn: Connection[Any]) -> AbstractContextManager[Connection[Any]]:
         """A transaction on a connection of psycopg's, in which to publish with ``conn``. Readers are woken when it has
         committed; without it they find what was published when they poll."""
@@ -398,7 +439,8 @@ class Client:
         ``bury_expired`` what retention takes goes to the dead letters first. None leaves a setting as it is; one that
         differs from the queue's is InvalidArgument.
 
-        Up to ``prefetch`` records, of about ``prefetch_bytes`` bytes, are claimed ahead of the application, 0 for none.
+        Up to ``prefetch`` records, of about ``prefetch_bytes`` bytes, are claimed ahead of the application, once fewer
+        than half as many are left in memory; 0 for none.
         """
         wanted = QueueWanted(
             topic,

@@ -19,7 +19,7 @@ from typing import Literal
 from trunkline.client.sync.append import Appender
 from trunkline.client.sync.doorbell import Ringer
 from trunkline.client.sync.server import Server
-from trunkline.client.sync.shim import Mutex, Shield, Waiter
+from trunkline.client.sync.shim import IS_ASYNC, Mutex, Shield, Waiter
 from trunkline.client.sync.topics import Topics
 from trunkline.engine.batching import BatchLimits, Parcel, merge, take
 from trunkline.errors import Closed, DeadlineExceeded, OutcomeUnknown, TrunklineError, Unavailable
@@ -31,9 +31,10 @@ Signal = Literal["lead", "done"]
 
 
 class Entry:
-    """What one caller waits for: its records, then their positions or an error."""
+    """What one caller waits for: its records, then their positions or an error. ``leads``: it is the caller's turn to
+    send what is in line; ``is_begun``: it does."""
 
-    __slots__ = ("deadline", "error", "parcel", "positions", "size", "waiter")
+    __slots__ = ("deadline", "error", "is_begun", "leads", "parcel", "positions", "size", "waiter")
 
     def __init__(self, parcel: Parcel, deadline: float) -> None:
         self.parcel = parcel
@@ -42,6 +43,7 @@ class Entry:
         self.waiter: Waiter[Signal] = Waiter()
         self.positions: list[Position] | None = None
         self.error: BaseException | None = None
+        self.leads = self.is_begun = False
 
     @property
     def ended(self) -> bool:
@@ -78,26 +80,37 @@ class Lane:
         self._led = False
         self._full_segment_id: int | None = None
 
-    def submit(self, parcel: Parcel) -> list[Position]:
-        """Positions of the records once they are durable. They stand in one batch, in one transaction.
+    def submit(self, parcel: Parcel, deadline: float | None = None) -> list[Position]:
+        """Positions of the records once they are durable, by the deadline or the client's own. They stand in one batch,
+        in one transaction.
 
         A caller that is cancelled while its records wait in line takes them out; later they go on without it.
         """
-        entry = Entry(parcel, self._server.deadline())
-        if self._join(entry) or self._turn(entry) == "lead":
-            self._shield.run(self._lead(entry))
+        entry = Entry(parcel, self._server.deadline() if deadline is None else deadline)
+        try:
+            self._join(entry)
+            if not entry.leads:
+                self._turn(entry)
+            if entry.leads:
+                self._shield.run(self._lead(entry))
+        except BaseException:
+            # What leads in a task of its own goes on, once it has begun: before that, the task may have been cancelled
+            # too. A signal finds a thread anywhere: others must not wait for it.
+            if not (IS_ASYNC and entry.is_begun):
+                self._leave(entry)
+            raise
         return entry.result()
 
-    def _join(self, entry: Entry) -> bool:
-        """Stand in line, as soon as there is room. True: nobody leads, so the caller does."""
+    def _join(self, entry: Entry) -> None:
+        """Stand in line, as soon as there is room. Where nobody leads, the caller does."""
         while True:
             self._server.pool.check_usable()
             with self._mutex:
                 if not self._pending or self._pending_bytes + entry.size <= self._server.settings.buffer_bytes_max:
                     self._pending.append(entry)
                     self._pending_bytes += entry.size
-                    lead, self._led = not self._led, True
-                    return lead
+                    entry.leads, self._led = not self._led, True
+                    return
                 room: Waiter[bool] = Waiter()
                 self._for_room.append(room)
             try:
@@ -108,48 +121,57 @@ class Lane:
                     "publish less at a time, or raise buffer_bytes_max"
                 ) from None
 
-    def _turn(self, entry: Entry) -> Signal:
+    def _turn(self, entry: Entry) -> None:
         """Wait in line until the records are sent, or the caller has to send them. Out of time, leave the line."""
         try:
-            try:
-                return entry.waiter.wait(max(0.0, entry.deadline - monotonic()))
-            except TimeoutError:
-                if self._leave(entry):
-                    raise DeadlineExceeded(
-                        f"the records waited in line for {self._server.settings.deadline_s:g} s and were not sent; "
-                        "somebody may hold the partition's lock: see `trunkline doctor`"
-                    ) from None
-                raise OutcomeUnknown(
-                    "the records were being sent when the time was over; they may or may not be in the log"
+            entry.waiter.wait(max(0.0, entry.deadline - monotonic()))
+        except TimeoutError:
+            if self._leave(entry):
+                raise DeadlineExceeded(
+                    f"the records waited in line for {self._server.settings.deadline_s:g} s and were not sent; "
+                    "somebody may hold the partition's lock: see `trunkline doctor`"
                 ) from None
-        except BaseException:
-            self._leave(entry)
-            raise
+            raise OutcomeUnknown(
+                "the records were being sent when the time was over; they may or may not be in the log"
+            ) from None
 
     def _leave(self, entry: Entry) -> bool:
-        """Take the records out of the line; False where they are being sent already."""
+        """Take the records out of the line; False where they are being sent already. If it leads, the next one does."""
         with self._mutex:
             waiting = entry in self._pending
             if waiting:
                 self._pending.remove(entry)
                 self._pending_bytes -= entry.size
-                if entry.waiter.given == "lead":
-                    self._hand_over()
+            if entry.leads:
+                self._hand_over(entry)
             return waiting
 
-    def _lead(self, own: Entry) -> Entry:
+    def _lead(self, own: Entry) -> None:
         """Send batches until the leader's own records are sent, then let the next in line lead."""
+        if not own.leads:
+            return  # Its caller has left before this began.
+        own.is_begun = True
+        entries: list[Entry] = []
         try:
             while not own.ended:
-                self._send(self._take())
-        finally:
-            with self._mutex:
-                self._hand_over()
+                entries = self._take()
+                self._send(entries)
+        except BaseException:
+            self._appender.doubt()
+            self._end(
+                [entry for entry in entries if not entry.ended],
+                OutcomeUnknown("publishing was interrupted; the records may or may not be in the log"),
+            )
+            self._leave(own)
+            raise
+        with self._mutex:
+            self._hand_over(own)
         self._roll()
-        return own
 
-    def _hand_over(self) -> None:
+    def _hand_over(self, leader: Entry) -> None:
+        leader.leads = False
         if self._pending:
+            self._pending[0].leads = True
             self._pending[0].waiter.give("lead")
         else:
             self._led = False
@@ -178,13 +200,6 @@ class Lane:
                     self._send([entry])
                 return
             self._end(entries, error)
-        except BaseException:
-            self._appender.doubt()
-            self._end(
-                entries,
-                OutcomeUnknown("publishing was interrupted; the records may or may not be in the log"),
-            )
-            raise
 
     def _end(self, entries: list[Entry], error: BaseException) -> None:
         for entry in entries:

@@ -51,5 +51,5 @@ class Letters:
         name = section.key if section.key is not None else section.group_key
         partition = partition_of_key(name, topic.partitions) if letter.key is None and name is not None else None
         self._client.publish(
-            topic.name, letter.payload, key=letter.key, headers=letter.headers, partition=partition, conn=conn
+            topic.name, letter.body, key=letter.key, headers=letter.headers, partition=partition, conn=conn
         )

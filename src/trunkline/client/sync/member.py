@@ -267,7 +267,7 @@ class Member:
             raise self.fence(error) from error
         except OutcomeUnknown as error:
             if isinstance(error.__cause__, Fenced):
-                self.fence(error.__cause__)
+                raise error from self.fence(error.__cause__)
             raise
         self._seat.wrote = True
         for holding, next_offset in moves:

@@ -7,7 +7,6 @@ connection once one of them was found broken, so that a restarted server costs o
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from time import monotonic
 
 from psycopg.pq import TransactionStatus
 
+from trunkline.client import forks
 from trunkline.client.sync.connection import ServerConnection, open_connection
 from trunkline.client.sync.shim import Mutex, Waiter
 from trunkline.errors import Closed, DeadlineExceeded
@@ -32,12 +32,12 @@ class Pool:
         self._open = 0
         self._waiting: deque[Waiter[bool]] = deque()
         self._closed = False
-        self._process = os.getpid()
+        self._generation = forks.generation()
 
     @property
     def is_inherited(self) -> bool:
         """Whether this is a child process: sockets and threads are the parent's."""
-        return os.getpid() != self._process
+        return forks.generation() != self._generation
 
     def check_usable(self) -> None:
         """Raise Closed after close, and in a child process, where the sockets belong to the parent."""

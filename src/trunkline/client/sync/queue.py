@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from time import monotonic
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -32,7 +33,7 @@ from trunkline.engine.checks import (
 )
 from trunkline.engine.dead_letters import reason_text
 from trunkline.engine.deliveries import Buffer, Claim, Kind, Piece, Settlement
-from trunkline.errors import ClaimLost, Closed, InvalidArgument, OutcomeUnknown, TrunklineError
+from trunkline.errors import ClaimLost, Closed, FailedPrecondition, InvalidArgument, OutcomeUnknown, TrunklineError
 from trunkline.records import Batch, Record, Topic
 
 logger = logging.getLogger("trunkline")
@@ -104,7 +105,7 @@ class Delivery(Record, frozen=True, gc=False):
 
     def ack(self) -> None:
         """It is done: it is not delivered again."""
-        self.queue.ack([self])
+        self.queue.ack((self,))
 
     def nack(self, *, delay_s: float = 0.0) -> None:
         """It failed: deliver it again, after the delay. After ``max_attempts`` it goes to the dead letter topic."""
@@ -121,6 +122,10 @@ class Delivery(Record, frozen=True, gc=False):
     def __repr__(self) -> str:
         place = f"topic={self.topic!r}, partition={self.partition}, offset={self.offset}"
         return f"Delivery({place}, key={self.key!r}, attempt={self.attempt})"
+
+
+Chosen = dict[Claim, list[Delivery]]
+"""Deliveries by their claims."""
 
 
 class Queue:
@@ -187,6 +192,8 @@ class Queue:
         topic = self._rooms.topics.look_up(wanted.topic)
         if opened is None or (topic.topic_id == opened.topic.topic_id and topic.partitions > opened.topic.partitions):
             opened = self._open(topic)
+        else:
+            opened.calls.find_tables()
         self._look_due = monotonic() + server.settings.heartbeat_s
         return opened
 
@@ -203,27 +210,31 @@ class Queue:
             for seat in list(self._seats):
                 self._rooms.watch.follow(seat, topic)
             return known
-        calls = QueueCalls(server, topic, queue_id, part_ids)
-        letters = None
-        if settings["dead_letter"] is not None:
-            letters = QueueLetters(server, self._rooms.topics, self._rooms.ringer, calls, settings["dead_letter"])
-            if wanted.dead_letter is None:
-                find_letters_topic(self._rooms.topics, settings["dead_letter"])
-        lane = QueueLane(
-            server,
-            self._rooms.shield,
-            calls,
-            letters,
-            self._buffer,
-            self._mutex,
-            wanted.prefetch,
-            settings["max_attempts"],
-        )
-        opened = _Opened(topic, calls, lane, letters, settings)
+        is_plain = not settings["is_ordered"] and settings["max_attempts"] != 1
+        calls = QueueCalls(server, topic, queue_id, part_ids, is_plain=is_plain)
+        calls.find_tables()
+        lane = QueueLane(server, self._rooms.shield, calls, self._buffer, self._mutex, wanted.prefetch)
+        opened = _Opened(topic, calls, lane, settings, self._letters(calls, settings))
         with self._mutex:
             # Another task may have opened it meanwhile.
             self._opened = self._opened or opened
             return self._opened
+
+    def _letters(self, calls: QueueCalls, settings: dict[str, Any]) -> QueueLetters | None:
+        name = settings["dead_letter"]
+        if name is None:
+            return None
+        if self._wanted.dead_letter is None:
+            find_letters_topic(self._rooms.topics, name)
+        return QueueLetters(self._rooms.server, self._rooms.topics, self._rooms.ringer, calls, name)
+
+    def _look_at_settings(self, opened: _Opened) -> None:
+        """Learn how the queue is set now, whatever was asked for when it was opened."""
+        wanted = self._wanted
+        ((_, settings, _),) = self._rooms.server.repeat(
+            protocol.QUEUE_ENTER, [opened.topic.topic_id, wanted.name, False, wanted.start, *[None] * 6]
+        )
+        opened.set(settings, self._letters(opened.calls, settings))
 
     def _check_open(self) -> None:
         self._rooms.server.pool.check_usable()
@@ -233,13 +244,44 @@ class Queue:
     def _deliveries(self, batch: Batch, claim: Claim) -> Iterator[Delivery]:
         return batch.made_into(Delivery, claim.attempt, claim, self)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How the queue was set when this was looked at last: ack_deadline_s, max_attempts, dead_letter, is_ordered."""
+        if self._opened is None:
+            raise FailedPrecondition("this queue was not opened yet: enter it, or receive first")
+        return self._opened.settings
+
     # -- receiving --
 
-    def receive(self, max_records: int = 1, *, wait_s: float = 0.0) -> list[Delivery]:
+    def receive(self, max_records: int = 1, *, wait_s: float = 0.0, ack: Iterable[Delivery] = ()) -> list[Delivery]:
         """The next deliveries, at most ``max_records``: what there is at once, or the first that come within
-        ``wait_s``; an empty list where none came. Waiting writes nothing."""
+        ``wait_s``; an empty list where none came. Waiting writes nothing.
+
+        ``ack``: deliveries that are done. They are acknowledged first, in the same call of the server where that can
+        be: the quickest way for a worker that is always busy. ClaimLost is raised as by ``ack``; what was claimed
+        meanwhile comes with the next call. Where they are acknowledged and only the records are not to be had, that
+        error is raised, and they stay acknowledged.
+        """
         check_whole("max_records", max_records, least=1, most=INT4_MAX)
-        deadline = monotonic() + check_seconds("wait_s", wait_s)
+        check_seconds("wait_s", wait_s)
+        if ack != ():
+            self._ack_and_claim(ack, max_records)
+        opened = self._opened
+        if opened is not None and not self._closed and monotonic() < self._look_due:
+            self._rooms.server.pool.check_usable()
+            with self._mutex:
+                found = [] if opened.lane.exhausted else self._buffer.take_fresh(max_records, monotonic())
+            if found:
+                return found
+        return self._receive(max_records, monotonic() + wait_s)
+
+    def _ack_and_claim(self, deliveries: Iterable[Delivery], records: int) -> None:
+        opened, chosen = self._chosen(deliveries)
+        with self._mutex:
+            wanted = max(0, records - len(self._buffer))
+        self._raise_lost(opened, self._settle(opened, chosen, "a", wanted=wanted))
+
+    def _receive(self, max_records: int, deadline: float) -> list[Delivery]:
         opened = self._ready()
         found = self._take(opened, max_records)
         if found:
@@ -298,7 +340,7 @@ class Queue:
             with self._mutex:
                 exhausted, opened.lane.exhausted = opened.lane.exhausted, []
                 pieces = self._buffer.next_pieces(records)
-                late = {piece.claim for piece in pieces if self._is_late(opened, piece.claim)} - prolonged
+                late = {piece.claim for piece in pieces if self._is_late(piece.claim)} - prolonged
                 unread = [piece for piece in pieces if piece.records is None]
                 if not (exhausted or late or unread):
                     return self._buffer.take(records)
@@ -312,13 +354,13 @@ class Queue:
             else:
                 self._read(opened, unread[0])
 
-    def _is_late(self, opened: _Opened, claim: Claim) -> bool:
-        return claim.expires_at - monotonic() < opened.ack_deadline_s / 2
+    def _is_late(self, claim: Claim) -> bool:
+        return not claim.is_fresh(monotonic())
 
     def _prolong(self, opened: _Opened, claims: Iterable[Claim]) -> None:
         """Hold claims for longer that have waited in memory. Of those that are lost nothing is handed out."""
         wanted = [Settlement(claim, "e", (), opened.ack_deadline_s) for claim in claims]
-        order = Order(self._rooms.server.deadline(), settlements=wanted)
+        order = Order(self._rooms.server.deadline(), wanted)
         try:
             opened.lane.submit(order)
         except OutcomeUnknown:
@@ -360,7 +402,9 @@ class Queue:
         ClaimLost names those that are no longer held, and may be delivered again; the others are settled.
         """
         opened, chosen = self._chosen(deliveries)
-        self._raise_lost(opened, self._settle(opened, chosen, "a"))
+        lost = self._settle(opened, chosen, "a")
+        if lost:
+            self._raise_lost(opened, lost)
 
     def nack(self, deliveries: Iterable[Delivery], *, delay_s: float = 0.0) -> None:
         """They failed: deliver them again, after the delay; those that were tried ``max_attempts`` times go to the dead
@@ -369,11 +413,18 @@ class Queue:
         opened, chosen = self._chosen(deliveries)
         check_delay("delay_s", delay_s, opened.topic)
         most = opened.max_attempts
-        spent = [each for each in chosen if most is not None and each.attempt >= most]
-        again = [each for each in chosen if most is None or each.attempt < most]
+        _check_unsettled(chosen)
+        spent = {claim: held for claim, held in chosen.items() if most is not None and claim.attempt >= most}
+        again = {claim: held for claim, held in chosen.items() if claim not in spent}
         # The dead letters first: of an ordered queue, they would be given back with the others.
         lost = self._settle(opened, spent, "d", reason=f"tried {most} times, given back by its reader")
         self._raise_lost(opened, lost + self._settle(opened, again, "n", float(delay_s)))
+
+    def release(self, deliveries: Iterable[Delivery]) -> None:
+        """Nobody has looked at them: let others have them at once, and do not count this attempt. Of an ordered queue,
+        what else is held of the same partition is given back with them."""
+        opened, chosen = self._chosen(deliveries)
+        self._raise_lost(opened, self._settle(opened, chosen, "r"))
 
     def reject(self, deliveries: Iterable[Delivery], reason: str) -> None:
         """They can never work: put them into the dead letter topic, where there is one, and do not deliver them
@@ -384,7 +435,7 @@ class Queue:
         kind: Kind = "j" if opened.letters is None else "d"
         self._raise_lost(opened, self._settle(opened, chosen, kind, reason=reason_text(reason)))
         if opened.letters is None:
-            for each in chosen:
+            for each in chain.from_iterable(chosen.values()):
                 logger.error("%r is rejected: %s", each, reason)
 
     def extend(self, deliveries: Iterable[Delivery], seconds: float) -> None:
@@ -393,81 +444,96 @@ class Queue:
         opened, chosen = self._chosen(deliveries)
         self._raise_lost(opened, self._settle(opened, chosen, "e", float(seconds)))
 
-    def _chosen(self, deliveries: Iterable[Delivery]) -> tuple[_Opened, list[Delivery]]:
-        """What was given, if all of it can be settled here."""
+    def _chosen(self, deliveries: Iterable[Delivery]) -> tuple[_Opened, Chosen]:
+        """What was given, if all of it was received here."""
         self._check_open()
-        if isinstance(deliveries, Record | str | bytes) or not isinstance(deliveries, Iterable):
-            raise InvalidArgument("a list of deliveries is needed; for one, call its own method")
-        chosen = list(deliveries)
-        for each in chosen:
+        if not isinstance(deliveries, list | tuple):
+            if isinstance(deliveries, Record | str | bytes) or not isinstance(deliveries, Iterable):
+                raise InvalidArgument("a list of deliveries is needed; for one, call its own method")
+            deliveries = list(deliveries)
+        chosen: Chosen = {}
+        claim: Claim | None = None
+        for each in deliveries:
             if not isinstance(each, Delivery):
                 raise InvalidArgument(f"deliveries are needed, not {type(each).__name__}")
             if each.queue is not self:
                 raise InvalidArgument(f"offset {each.offset} of {each.topic} was received by another queue, or reader")
-            _check_unsettled(each)
-        if len({(each.claim, each.offset) for each in chosen}) < len(chosen):
-            raise InvalidArgument("a delivery is given twice")
+            if each.claim is not claim:
+                claim = each.claim
+                together = chosen.setdefault(claim, [])
+            together.append(each)
         if self._opened is None:
             raise InvalidArgument("nothing was received yet: there is nothing to settle")
         return self._opened, chosen
 
     def _settle(
-        self, opened: _Opened, chosen: list[Delivery], kind: Kind, delay_s: float = 0.0, *, reason: str = ""
+        self, opened: _Opened, chosen: Chosen, kind: Kind, delay_s: float = 0.0, *, reason: str = "", wanted: int = 0
     ) -> list[Delivery]:
         """Settle those that are held; the others."""
+        if not chosen:
+            return []
         with self._mutex:
             held, lost = self._begin(chosen, kind, is_ordered=opened.is_ordered)
         if not held:
             return lost
         deadline = self._rooms.server.deadline()
         if kind == "d":
-            order = Order(deadline, graves=[_grave(each, reason) for each in held])
+            graves = [_grave(each, reason) for each in chain.from_iterable(held.values())]
+            order = Order(deadline, graves=graves)
         else:
-            order = Order(deadline, settlements=_settlements(held, kind, delay_s))
+            order = Order(deadline, _settlements(held, kind, delay_s), wanted=wanted)
         try:
             opened.lane.submit(order)
         except BaseException as error:
-            if isinstance(error, TrunklineError) or order.is_withdrawn:
-                self._undo(held, kind, is_unknown=isinstance(error, OutcomeUnknown))
+            # Interrupted by a signal, or cancelled, it may still be under way: then whoever is at it goes on.
+            failure = error if isinstance(error, TrunklineError) else order.error
+            if failure is not None or order.is_withdrawn:
+                self._undo(held, kind, is_unknown=isinstance(failure, OutcomeUnknown))
             raise
-        self._wake_waiting(opened)
-        gone = [each for each in held if each.claim in order.lost]
-        with self._mutex:
-            for each in gone:
-                each.claim.lose([each.offset])
-        return lost + gone
+        if opened.lane.is_waiting:
+            self._wake_waiting(opened)
+        if order.lost:
+            with self._mutex:
+                for claim in order.lost:
+                    lost += held[claim]
+                    claim.lose(_offsets(held[claim]))
+        return lost
 
     def _wake_waiting(self, opened: _Opened) -> None:
         """Let those go on who could not claim anything while a record was held alone."""
-        if opened.lane.is_waiting:
-            opened.lane.is_waiting = False
-            for seat in list(self._seats):
-                seat.nudge()
+        opened.lane.is_waiting = False
+        for seat in list(self._seats):
+            seat.nudge()
 
-    def _begin(self, chosen: list[Delivery], kind: Kind, *, is_ordered: bool) -> tuple[list[Delivery], list[Delivery]]:
+    def _begin(self, chosen: Chosen, kind: Kind, *, is_ordered: bool) -> tuple[Chosen, list[Delivery]]:
         """Note that they are being settled; those that are held, and those that are lost already."""
-        for each in chosen:
-            _check_unsettled(each)
-        held = [each for each in chosen if each.claim.standing(each.offset) == "open"]
-        lost = [each for each in chosen if each.claim.standing(each.offset) == "lost"]
+        if kind == "a" and len(chosen) == 1:
+            # Nearly always.
+            ((claim, deliveries),) = chosen.items()
+            if len(deliveries) == 1 and claim.begin_one(deliveries[0].offset):
+                return chosen, []
+        lost: list[Delivery] = []
+        if not all(claim.are_open(_offsets(deliveries)) for claim, deliveries in chosen.items()):
+            _check_unsettled(chosen)
+            chosen, lost = _open_of(chosen)
         if kind != "e":
-            for each in held:
-                each.claim.begin([each.offset])
-        if is_ordered and kind == "n":
-            for claim in {each.claim for each in held}:
+            for claim, deliveries in chosen.items():
+                claim.begin(_offsets(deliveries))
+        if is_ordered and kind in ("n", "r"):
+            for claim in chosen:
                 claim.give_back()
                 self._buffer.give_back(claim)
-        return held, lost
+        return chosen, lost
 
-    def _undo(self, chosen: list[Delivery], kind: Kind, *, is_unknown: bool) -> None:
+    def _undo(self, chosen: Chosen, kind: Kind, *, is_unknown: bool) -> None:
         """Nothing was settled: they are in the application's hands as before. Where that is not known, the claim is not
         touched any more; what of it was not settled is delivered again."""
         with self._mutex:
-            for each in chosen:
+            for claim, deliveries in chosen.items():
                 if is_unknown:
-                    each.claim.lose([each.offset])
+                    claim.lose(_offsets(deliveries))
                 elif kind != "e":
-                    each.claim.put_back([each.offset])
+                    claim.put_back(_offsets(deliveries))
 
     def _raise_lost(self, opened: _Opened, lost: list[Delivery]) -> None:
         if not lost:
@@ -486,23 +552,31 @@ class Queue:
 
     def _bury_exhausted(self, opened: _Opened, exhausted: list[Claimed]) -> None:
         """Put the first record of each claim that was tried too often into the dead letter topic; what was claimed with
-        it gets another chance. A failure is reported: the claim expires, and the next reader tries it."""
+        it gets another chance. Where there is no such topic any more, all are delivered again. A failure is reported:
+        the claim expires, and the next reader tries it."""
         by_claim: dict[Claim, list[tuple[int, int]]] = {}
         for piece in exhausted:
             by_claim.setdefault(piece.claim, []).extend(piece.ranges)
         for claim, ranges in by_claim.items():
             try:
-                self._bury_first(opened, claim, ranges)
+                if opened.letters is None:
+                    # It was set after this reader had opened the queue.
+                    self._look_at_settings(opened)
+                if opened.letters is not None:
+                    self._bury_first(opened, opened.letters, claim, ranges)
+                else:
+                    with self._mutex:
+                        self._buffer.add(claim, ranges, None)
             except TrunklineError as error:
                 logger.warning(
                     "partition %d, offset %d of %s could not be put among the dead letters; it is tried again: %s",
                     claim.partition, ranges[0][0], opened.topic.name, error,
                 )  # fmt: skip
 
-    def _bury_first(self, opened: _Opened, claim: Claim, ranges: list[tuple[int, int]]) -> None:
+    def _bury_first(self, opened: _Opened, letters: QueueLetters, claim: Claim, ranges: list[tuple[int, int]]) -> None:
         first, end = min(ranges)
         batches = opened.calls.read(claim.partition, first, end, self._wanted.prefetch.bytes_max)
-        if not batches or batches[0].first_offset > first or opened.letters is None:
+        if not batches or batches[0].first_offset > first:
             return
         (record,) = batches[0].cut(first, first + 1)
         settlements = [Settlement(claim, "d", [first])]
@@ -510,21 +584,27 @@ class Queue:
             settlements.append(Settlement(claim, "r", ()))
         reason = f"tried {claim.attempt} times, the deadline passed"
         grave = Grave(record, claim.attempt, reason, settlements)
-        opened.letters.bury([grave], self._rooms.server.deadline())
+        letters.bury([grave], self._rooms.server.deadline())
 
 
 class _Opened:
     """What is known of a queue once it was opened."""
 
     def __init__(
-        self, topic: Topic, calls: QueueCalls, lane: QueueLane, letters: QueueLetters | None, settings: dict[str, Any]
+        self, topic: Topic, calls: QueueCalls, lane: QueueLane, settings: dict[str, Any], letters: QueueLetters | None
     ) -> None:
         self.topic = topic
         self.calls = calls
         self.lane = lane
-        self.letters = letters
+        self.set(settings, letters)
+
+    def set(self, settings: dict[str, Any], letters: QueueLetters | None) -> None:
+        """Take over how the queue is set."""
+        self.settings = settings
+        self.letters = self.lane.letters = letters
         self.ack_deadline_s: float = settings["ack_deadline_s"]
         self.max_attempts: int | None = settings["max_attempts"]
+        self.lane.max_attempts = self.max_attempts
         self.is_ordered: bool = settings["is_ordered"]
 
 
@@ -532,22 +612,40 @@ def _grave(delivery: Delivery, reason: str) -> Grave:
     return Grave(delivery, delivery.attempt, reason, [Settlement(delivery.claim, "d", [delivery.offset])])
 
 
-def _settlements(held: list[Delivery], kind: Kind, delay_s: float) -> list[Settlement]:
-    by_claim: dict[Claim, list[int]] = {}
-    for each in held:
-        by_claim.setdefault(each.claim, []).append(each.offset)
+def _settlements(held: Chosen, kind: Kind, delay_s: float) -> list[Settlement]:
     if kind == "e":
         # Others of the claim must not be held for a shorter time than before.
         now = monotonic()
-        return [Settlement(claim, "e", (), max(delay_s, claim.expires_at - now)) for claim in by_claim]
-    return [Settlement(claim, kind, sorted(offsets), delay_s) for claim, offsets in by_claim.items()]
+        return [Settlement(claim, "e", (), max(delay_s, claim.expires_at - now)) for claim in held]
+    return [Settlement(claim, kind, _offsets(deliveries), delay_s) for claim, deliveries in held.items()]
 
 
-def _check_unsettled(delivery: Delivery) -> None:
-    if delivery.claim.standing(delivery.offset) == "settled":
-        raise InvalidArgument(
-            f"offset {delivery.offset} in partition {delivery.partition} of {delivery.topic} is settled already"
-        )
+def _offsets(deliveries: Iterable[Delivery]) -> list[int]:
+    return [each.offset for each in deliveries]
+
+
+def _open_of(chosen: Chosen) -> tuple[Chosen, list[Delivery]]:
+    """Those that are in the application's hands, and the others, which are lost."""
+    held: Chosen = {}
+    lost: list[Delivery] = []
+    for claim, deliveries in chosen.items():
+        for each in deliveries:
+            if claim.standing(each.offset) == "open":
+                held.setdefault(claim, []).append(each)
+            else:
+                lost.append(each)
+    return held, lost
+
+
+def _check_unsettled(chosen: Chosen) -> None:
+    for claim, deliveries in chosen.items():
+        for each in deliveries:
+            if claim.standing(each.offset) == "settled":
+                raise InvalidArgument(
+                    f"offset {each.offset} in partition {each.partition} of {each.topic} is settled already"
+                )
+        if len({each.offset for each in deliveries}) < len(deliveries):
+            raise InvalidArgument("a delivery is given twice")
 
 
 def _check_switch(name: str, value: object) -> None:

@@ -9,7 +9,7 @@ call claims the next ones.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import chain
 from time import monotonic
 from typing import Any, Literal
@@ -19,8 +19,8 @@ import msgspec
 from trunkline.client.sync.queue_calls import Answer, Claimed, QueueCalls
 from trunkline.client.sync.queue_letters import Grave, QueueLetters
 from trunkline.client.sync.server import Server
-from trunkline.client.sync.shim import Mutex, Shield, Waiter
-from trunkline.engine.deliveries import Buffer, Claim, Settlement, merged
+from trunkline.client.sync.shim import IS_ASYNC, Mutex, Shield, Waiter, give_way
+from trunkline.engine.deliveries import Buffer, Claim, Kind, Settlement, merged
 from trunkline.errors import Closed, DeadlineExceeded, OutcomeUnknown, TrunklineError, Unavailable
 
 CLAIM_RECORDS_MAX = 10_000
@@ -30,7 +30,7 @@ Signal = Literal["lead", "done"]
 
 
 class Prefetch(msgspec.Struct, frozen=True):
-    """How much may be claimed ahead of the application."""
+    """How much may be claimed ahead of the application at a time. Half as much may lie in memory by then."""
 
     records: int
     bytes_max: int
@@ -41,51 +41,46 @@ class Prefetch(msgspec.Struct, frozen=True):
         return (self.records + 1) // 2
 
 
-class Order:
+class Order(Waiter[Signal]):
     """What one caller waits for: settlements, or dead letters, or so many records in the buffer; ``is_last``: that the
-    buffer is given back. ``is_withdrawn``: the caller has gone before anything was done."""
+    buffer is given back. ``is_withdrawn``: it has left the line before anything was done. ``is_begun``: it leads.
+    ``is_settled``: its settlements were answered, and only records are missing."""
 
-    __slots__ = (
-        "deadline",
-        "error",
-        "graves",
-        "is_done",
-        "is_last",
-        "is_withdrawn",
-        "lost",
-        "settlements",
-        "waiter",
-        "wanted",
-    )
+    graves: Sequence[Grave] = ()
+    wanted = 0
+    is_last = is_done = is_withdrawn = is_begun = is_settled = False
+    lost: Set[Claim] = frozenset()
+    error: TrunklineError | None = None
 
     def __init__(
         self,
         deadline: float,
-        *,
         settlements: Sequence[Settlement] = (),
+        *,
         graves: Sequence[Grave] = (),
         wanted: int = 0,
         is_last: bool = False,
     ) -> None:
+        super().__init__()
         self.deadline = deadline
         self.settlements = settlements
-        self.graves = graves
-        self.wanted = wanted
-        self.is_last = is_last
-        self.waiter: Waiter[Signal] = Waiter()
-        self.lost: set[Claim] = set()
-        self.is_done = self.is_withdrawn = False
-        self.error: TrunklineError | None = None
+        if graves or wanted or is_last:
+            self.graves = graves
+            self.wanted = wanted
+            self.is_last = is_last
 
     @property
     def ended(self) -> bool:
         return self.is_done or self.error is not None
 
     def end(self, error: TrunklineError | None = None) -> None:
+        """It is done, or could not be. What is settled stays settled: an error after that means no records, no more."""
         if self.ended:
             return
+        if self.is_settled:
+            error = None
         self.error, self.is_done = error, error is None
-        self.waiter.give("done")
+        self.give("done")
 
 
 class QueueLane:
@@ -96,26 +91,24 @@ class QueueLane:
         server: Server,
         shield: Shield,
         calls: QueueCalls,
-        letters: QueueLetters | None,
         buffer: Buffer[Any],
         mutex: Mutex,
         prefetch: Prefetch,
-        max_attempts: int | None,
     ) -> None:
-        self._max_attempts = max_attempts
+        self.max_attempts: int | None = None
+        self.letters: QueueLetters | None = None
         self._alone: Claim | None = None
         self.is_waiting = False
         """Whether somebody who wanted records waits until the one that is held alone is settled."""
         self._server = server
         self._shield = shield
         self._calls = calls
-        self._letters = letters
         self._buffer = buffer
         self._buffer_mutex = mutex
         self._prefetch = prefetch
         self._mutex = Mutex()
         self._pending: deque[Order] = deque()
-        self._led = False
+        self._leader: Order | None = None
         self._is_full = False
         self._is_last = False
         self.exhausted: list[Claimed] = []
@@ -123,54 +116,67 @@ class QueueLane:
 
     def submit(self, order: Order) -> None:
         """Return when it is done, raise where it was not; settlements of claims that are lost are in ``lost``."""
-        with self._mutex:
-            self._pending.append(order)
-            lead, self._led = not self._led, True
-        if lead or self._turn(order) == "lead":
-            self._shield.run(self._lead(order))
+        try:
+            with self._mutex:
+                self._pending.append(order)
+                if self._leader is None:
+                    self._leader = order
+            if self._leader is not order:
+                self._turn(order)
+            if not order.ended:
+                self._shield.run(self._lead(order))
+        except BaseException:
+            # What leads in a task of its own goes on, once it has begun: before that, the task may have been cancelled
+            # too. A signal finds a thread anywhere: others must not wait for it.
+            if not (IS_ASYNC and order.is_begun):
+                self._leave(order)
+            raise
         if order.error is not None:
             raise order.error
 
-    def _turn(self, order: Order) -> Signal:
-        """Wait in line until it is done, or the caller has to do it. Out of time, leave the line."""
+    def _turn(self, order: Order) -> None:
+        """Wait in line until it is done, or the caller has to do it. A task takes no timer: whoever leads ends by a
+        deadline that is earlier than those of all who came after him. A thread may end without notice."""
         try:
-            try:
-                return order.waiter.wait(max(0.0, order.deadline - monotonic()))
-            except TimeoutError:
-                if self._leave(order):
-                    raise DeadlineExceeded("it waited in line for too long, and nothing was done; try again") from None
-                raise OutcomeUnknown("it was under way when the time was over; it may or may not be done") from None
-        except BaseException:
-            self._leave(order)
-            raise
+            order.wait(None if IS_ASYNC else max(0.0, order.deadline - monotonic()))
+        except TimeoutError:
+            raise OutcomeUnknown("whoever was at it does not answer; it may or may not be done") from None
 
-    def _leave(self, order: Order) -> bool:
-        """Take it out of the line; False where it is under way already."""
+    def _leave(self, order: Order) -> None:
+        """Take it out of the line, unless it is under way already; if it leads, the next one does."""
         with self._mutex:
-            waiting = order in self._pending
-            if waiting:
+            if order in self._pending:
                 self._pending.remove(order)
                 order.is_withdrawn = True
-                if order.waiter.given == "lead":
-                    self._hand_over()
-            return waiting
+            if self._leader is order:
+                self._hand_over()
 
     def _lead(self, own: Order) -> None:
+        if own.is_withdrawn:
+            return
+        own.is_begun = True
+        orders: list[Order] = []
         try:
+            # Others that are about to come are taken along.
+            give_way()
             while not own.ended:
-                self._do(self._take())
-        finally:
-            with self._mutex:
-                self._hand_over()
+                orders = self._take()
+                self._do(orders)
+        except BaseException:
+            for order in orders:
+                order.end(OutcomeUnknown("it was interrupted; it may or may not be done"))
+            self._leave(own)
+            raise
+        with self._mutex:
+            self._hand_over()
         is_full, self._is_full = self._is_full, False
         if is_full:
             self._calls.roll()
 
     def _hand_over(self) -> None:
-        if self._pending:
-            self._pending[0].waiter.give("lead")
-        else:
-            self._led = False
+        self._leader = self._pending[0] if self._pending else None
+        if self._leader is not None:
+            self._leader.give("lead")
 
     def _take(self) -> list[Order]:
         with self._mutex:
@@ -190,10 +196,6 @@ class QueueLane:
                 return
             for order in left:
                 self._do([order])
-        except BaseException:
-            for order in orders:
-                order.end(OutcomeUnknown("it was interrupted; it may or may not be done"))
-            raise
         for order in orders:
             order.end()
 
@@ -205,18 +207,34 @@ class QueueLane:
                 self._is_last = True
                 settlements += self._buffer.release()
             wanted = self._wanted(orders, settlements)
+        for settlement in settlements:
+            if settlement.claim.is_lost:
+                settlements = _refuse_lost(orders, settlements)
+                break
         if not settlements and not wanted:
             return
         deadline = min(order.deadline for order in orders)
-        answer = self._calls.next(settlements, wanted, self._prefetch.bytes_max, deadline)
+        try:
+            answer = self._calls.next(settlements, wanted, self._prefetch.bytes_max, deadline)
+        except BaseException as error:
+            _lose_in_doubt(error, settlements)
+            raise
         self._keep(answer, wanted)
-        lost = {settlements[index].subject for index in answer.lost}
+        if answer.lost:
+            _tell_lost(orders, {settlements[index].subject for index in answer.lost}, in_doubt=answer.in_doubt)
         for order in orders:
-            order.lost |= {each.claim for each in order.settlements if each.subject in lost}
-            if order.lost and answer.in_doubt:
-                order.end(OutcomeUnknown("an answer was lost, and now the claim is; it may or may not have been done"))
-            elif not order.graves:
+            if not order.graves and not (answer.is_more and order.wanted):
                 order.end()
+        if answer.is_more:
+            self._claim_more([order for order in orders if order.wanted], wanted, deadline)
+
+    def _claim_more(self, orders: list[Order], wanted: int, deadline: float) -> None:
+        """Ask once more for those who want records: their settlements were answered, whatever becomes of this."""
+        for order in orders:
+            if order.settlements:
+                order.settlements, order.is_settled = (), True
+        if orders:
+            self._keep(self._calls.next((), wanted, self._prefetch.bytes_max, deadline), wanted)
 
     def _wanted(self, orders: list[Order], settlements: Sequence[Settlement]) -> int:
         if self._is_last:
@@ -230,13 +248,14 @@ class QueueLane:
         held = len(self._buffer)
         if not asked and (held >= self._prefetch.low or not any(each.kind == "a" for each in settlements)):
             return 0
-        return max(0, min(max(asked, self._prefetch.records) - held, CLAIM_RECORDS_MAX))
+        # As many as a batch may have, however many are left: claims that end with a batch cost the least.
+        return max(0, min(max(asked - held, self._prefetch.records), CLAIM_RECORDS_MAX))
 
     def _keep(self, answer: Answer, wanted: int) -> None:
         with self._buffer_mutex:
             for piece in answer.claimed:
                 self._buffer.add(piece.claim, piece.ranges, piece.batch)
-                if piece.claim.attempt == self._max_attempts:
+                if piece.claim.attempt == self.max_attempts:
                     self._alone = piece.claim
             self.exhausted += answer.exhausted
             if wanted:
@@ -246,9 +265,35 @@ class QueueLane:
     def _bury(self, orders: list[Order]) -> None:
         if not orders:
             return
-        assert self._letters is not None
+        assert self.letters is not None
         graves = [grave for order in orders for grave in order.graves]
-        lost = self._letters.bury(graves, min(order.deadline for order in orders))
+        try:
+            lost = self.letters.bury(graves, min(order.deadline for order in orders))
+        except BaseException as error:
+            _lose_in_doubt(error, [each for grave in graves for each in grave.settlements])
+            raise
         for order in orders:
             refused = [grave for grave in order.graves if any(grave is each for each in lost)]
-            order.lost |= {each.claim for grave in refused for each in grave.settlements}
+            order.lost = order.lost | {each.claim for grave in refused for each in grave.settlements}
+
+
+def _lose_in_doubt(error: BaseException, settlements: Sequence[Settlement]) -> None:
+    """Touch no claim any more of which it is not known what has become: the number of its next settlement is not known
+    either, and one that has the number of another is answered as done."""
+    if isinstance(error, OutcomeUnknown) or not isinstance(error, TrunklineError):
+        for settlement in settlements:
+            settlement.claim.lose()
+
+
+def _refuse_lost(orders: list[Order], settlements: list[Settlement]) -> list[Settlement]:
+    """Those whose claims are held; of the others, which were lost while they stood in line, nothing is done."""
+    _tell_lost(orders, {each.subject for each in settlements if each.claim.is_lost}, in_doubt=False)
+    return [each for each in settlements if not each.claim.is_lost]
+
+
+def _tell_lost(orders: list[Order], lost: set[tuple[Claim, Kind, float]], *, in_doubt: bool) -> None:
+    """Note for each order which of its claims are lost."""
+    for order in orders:
+        order.lost = order.lost | {each.claim for each in order.settlements if each.subject in lost}
+        if order.lost and in_doubt:
+            order.end(OutcomeUnknown("an answer was lost, and now the claim is; it may or may not have been done"))

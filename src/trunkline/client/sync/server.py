@@ -59,15 +59,26 @@ class Server:
                 raise OutcomeUnknown(f"an attempt may have been done before it was refused: {error}") from error
             raise
 
-    def queue_next(self, parameters: Sequence[Any], deadline: float) -> tuple[list[Row], bool]:
+    def queue_next(
+        self, parameters: Sequence[Any], deadline: float, *, may_be_done: bool = False
+    ) -> tuple[list[Row], bool]:
         """Settle and claim records of a queue; tried again as ``ask``: settlements are numbered, so that one which was
         done is not done again, and a claim whose answer was lost expires. Also whether an answer was lost before."""
-        may_be_done = False
+        return self._settle(lambda connection: connection.queue_next(parameters), deadline, may_be_done)
 
-        def call(connection: ServerConnection) -> list[Row]:
+    def queue_step(self, table_no: int, values: Sequence[bytes | None], deadline: float) -> tuple[Row | None, bool]:
+        """As ``queue_next``, by the short way; None where it cannot be taken."""
+
+        def step(connection: ServerConnection) -> Row | None:
+            return None if connection.pooled else connection.queue_step(table_no, values)
+
+        return self._settle(step, deadline, may_be_done=False)
+
+    def _settle(self, question: Callable[[ServerConnection], T], deadline: float, may_be_done: bool) -> tuple[T, bool]:
+        def call(connection: ServerConnection) -> T:
             nonlocal may_be_done
             try:
-                return connection.queue_next(parameters)
+                return question(connection)
             except (Unavailable, DeadlineExceeded):
                 may_be_done = True
                 raise

@@ -20,6 +20,8 @@ from psycopg.waiting import wait as wait_for_socket
 
 T = TypeVar("T")
 IS_ASYNC = False
+SIGNAL_SEEN_S = 0.5
+"""After that at the latest, a signal that came at an odd moment is seen."""
 
 __all__ = [
     "Ending",
@@ -31,6 +33,7 @@ __all__ = [
     "Waker",
     "caller",
     "ended_by_signals",
+    "give_way",
     "sleep",
     "wait_for_socket",
 ]
@@ -115,6 +118,10 @@ def sleep(delay_s: float) -> None:
     time.sleep(delay_s)
 
 
+def give_way() -> None:
+    """Nothing to do: threads go on by themselves."""
+
+
 class Shield:
     """Nothing to do: a thread is not cancelled."""
 
@@ -191,8 +198,11 @@ class Ending:
             self._awaited.release()
 
     def wait(self) -> None:
-        with self._awaited:
-            return
+        # A signal that another thread gets, or that comes just before this one blocks, wakes nobody: Python calls its
+        # handler when the main thread is next awake.
+        while not self._awaited.acquire(timeout=SIGNAL_SEEN_S):
+            pass
+        self._awaited.release()
 
 
 ENDING = (signal.SIGTERM, signal.SIGINT)

@@ -36,7 +36,9 @@ begin
         from (
             select (v ->> 0)::timestamptz as at, (v ->> 1)::bigint as records, (v ->> 2)::boolean as is_failed
             from jsonb_array_elements(rows) v) r) x;
-    if done >= 100 and failed > queue.pause_above * done then
+    -- Whoever has the queue's lock may be waiting for a part that this caller holds: the next failure pauses it then.
+    if done >= 100 and failed > queue.pause_above * done
+        and pg_try_advisory_xact_lock(trunkline.lock_class() + 8, queue_id) then
         update trunkline.queue q set paused_at = trunkline.clock_now(),
             pause_reason = format('%s of the last 100 deliveries failed', failed)
         where q.queue_id = queue_break.queue_id;

@@ -13,7 +13,7 @@ declare
     buried bigint := 0;
 begin
     for place in
-        select q.queue_id, q.dead_letter, q.topic_id, n.partition, p.part_id, p.table_no, w.frontier,
+        select q.queue_id, q.dead_letter, q.topic_id, n.partition, w.undone,
             int8multirange(int8range(sp.first_offset, (
                 select x.first_offset from trunkline.segment_partition x
                 where x.partition_id = sp.partition_id and x.segment_id > sp.segment_id
@@ -26,8 +26,7 @@ begin
         where sp.segment_id = queue_bury_expired.segment_id and w.partition_id = sp.partition_id
         order by q.queue_id, n.partition
     loop
-        gone := place.held * (int8multirange(int8range(place.frontier + 1, null)) + coalesce((
-            select range_agg(r) from trunkline.queue_open(place.part_id, place.table_no) o, unnest(o.offsets) r), '{}'));
+        gone := place.held * place.undone;
         for piece in select lower(r) as first, upper(r) - lower(r) as count from unnest(gone) r loop
             perform trunkline.queue_bury(place.dead_letter, place.topic_id, place.partition, piece.first, piece.count,
                 'retention took it before it was done');

@@ -215,9 +215,10 @@ begin
                 end if;
                 here := batch.first_offset + z;
                 if set_ is null or not isempty(set_) then
-                    -- Small ones come along; large ones are fetched when the lock is free again.
+                    -- Small ones come along. Large ones are fetched when the lock is free again, and so is a part of
+                    -- a batch: whoever takes one record after the other fetches the batch once.
                     bytes := bytes + batch.byte_count;
-                    is_small := bytes <= 65536;
+                    is_small := bytes <= 65536 and z - a + 1 = batch.record_count;
                     piece.offsets := set_;
                     piece.first_offset := batch.first_offset + a - 1;
                     piece.record_count := z - a + 1;
@@ -225,25 +226,11 @@ begin
                     piece.append_times := case when is_small then batch.append_times end;
                     piece.joined := case when is_small then batch.joined end;
                     piece.lengths := case when is_small then batch.lengths end;
-                    if z - a + 1 = batch.record_count or not is_small then
-                        piece.keys := case when is_small then batch.keys end;
-                        piece.payloads := case when is_small then batch.payloads end;
-                        piece.header_counts := case when is_small then batch.header_counts end;
-                        piece.header_names := case when is_small then batch.header_names end;
-                        piece.header_values := case when is_small then batch.header_values end;
-                    else
-                        piece.keys := batch.keys[a:z];
-                        piece.payloads := batch.payloads[a:z];
-                        piece.header_counts := batch.header_counts[a:z];
-                        piece.header_names := null;
-                        piece.header_values := null;
-                        if batch.header_counts is not null then
-                            select coalesce(sum(c) filter (where n < a), 0) + 1 as a, coalesce(sum(c), 0) as z
-                            into due from unnest(batch.header_counts[1:z]) with ordinality u(c, n);
-                            piece.header_names := batch.header_names[due.a:due.z];
-                            piece.header_values := batch.header_values[due.a:due.z];
-                        end if;
-                    end if;
+                    piece.keys := case when is_small then batch.keys end;
+                    piece.payloads := case when is_small then batch.payloads end;
+                    piece.header_counts := case when is_small then batch.header_counts end;
+                    piece.header_names := case when is_small then batch.header_names end;
+                    piece.header_values := case when is_small then batch.header_values end;
                     return next piece;
                 end if;
                 exit when set_ is not null;
@@ -322,12 +309,15 @@ returns boolean
 language plpgsql volatile
 as $body$
 declare
-    now    constant timestamptz := trunkline.clock_now();
-    due    constant timestamptz := now + delay_s * interval '1 second';
-    held   record;
-    chosen int8multirange;
+    now     constant timestamptz := trunkline.clock_now();
+    due     constant timestamptz := now + delay_s * interval '1 second';
+    held    record;
+    state   trunkline.<claim>%rowtype;
+    chosen  int8multirange;
+    handled int8multirange;     -- of an ordered queue: what comes again before anything behind it
+    behind  int8multirange := '{}';
 begin
-    select c.attempt, coalesce(l.deadline, c.deadline) as deadline, coalesce(l.seq, 0) as seq,
+    select c.attempt, c.offsets, coalesce(l.deadline, c.deadline) as deadline, coalesce(l.seq, 0) as seq,
         coalesce(l.remains, c.offsets) as remains
     into held
     from trunkline.<claim> c left join lateral (
@@ -338,20 +328,35 @@ begin
     if not found then
         return false;
     elsif held.seq >= seq then
-        -- The same again, after an answer that was lost; or another has taken it over.
+        -- The same again, after an answer that was lost; or something else under its number: then it was not done.
         return exists (select from trunkline.<closure> l
             where l.part_id = <claim>_settle.part_id and l.claim_no = <claim>_settle.claim_no
-                and l.seq = <claim>_settle.seq and l.kind = <claim>_settle.kind);
+                and l.seq = <claim>_settle.seq and l.kind = <claim>_settle.kind
+                and (l.kind = 'e' or not coalesce(<claim>_settle.offsets, held.offsets) && l.remains));
     elsif held.seq <> seq - 1 or held.deadline <= now or isempty(held.remains) then
         return false;
     end if;
     chosen := coalesce(offsets, held.remains);
-    if is_ordered and kind in ('n', 'r') then
-        -- Nothing of the range may pass another: all that remains is given back together.
-        chosen := case when chosen <@ held.remains then held.remains else '{}' end;
-    end if;
     if isempty(chosen) or not chosen <@ held.remains then
         return false;
+    end if;
+    handled := chosen;
+    if kind in ('n', 'r', 'e') then
+        -- The part's newest row, whose lock is held.
+        select * into state from trunkline.<claim> s where s.part_id = <claim>_settle.part_id order by s.claim_no desc limit 1;
+    end if;
+    if is_ordered and kind in ('n', 'r') then
+        -- Nothing of the range may pass another. What is behind was not tried yet, and is not claimed any more; where
+        -- something behind it is done, it all comes again together.
+        behind := case when kind = 'r' then chosen
+            else held.remains * int8multirange(int8range(upper(chosen), null)) end;
+        handled := held.remains - behind;
+        if isempty(handled) or isempty(behind) or lower(behind) < upper(handled)
+            or behind <> int8multirange(int8range(lower(behind), state.frontier + 1)) then
+            handled := held.remains;
+            behind := '{}';
+        end if;
+        chosen := case when kind = 'r' and not isempty(behind) then behind else held.remains end;
     end if;
     insert into trunkline.<closure> (claim_no, deadline, at, part_id, seq, records, kind, remains)
     values (<claim>_settle.claim_no, case when kind = 'e' then due else held.deadline end, now,
@@ -359,15 +364,28 @@ begin
         case when kind = 'e' then 0 else trunkline.offsets_count(chosen) end, <claim>_settle.kind,
         case when kind = 'e' then held.remains else held.remains - chosen end);
     if kind in ('n', 'r', 'e') then
-        insert into trunkline.<claim> (claim_no, about, deadline, at, frontier, swept, swept_no, next_due, expired,
-            part_id, attempt, kind, offsets)
-        select s.claim_no + 1, case when <claim>_settle.kind = 'e' then <claim>_settle.claim_no end,
-            greatest(due, s.swept + interval '1 microsecond'), now, s.frontier, s.swept, s.swept_no,
-            least(s.next_due, greatest(due, s.swept + interval '1 microsecond')), s.expired, s.part_id,
-            case <claim>_settle.kind when 'n' then held.attempt when 'r' then greatest(held.attempt - 1, 0) end,
-            case when <claim>_settle.kind = 'e' then 'a' else 't' end,
-            case when <claim>_settle.kind <> 'e' then chosen end
-        from trunkline.<claim> s where s.part_id = <claim>_settle.part_id order by s.claim_no desc limit 1;
+        state.claim_no := state.claim_no + 1;
+        state.frontier := coalesce(lower(behind) - 1, state.frontier);
+        state.token := null;
+        state.about := null;
+        state.at := now;
+        state.holder := null;
+        if kind = 'r' and not isempty(behind) then
+            state.kind := 'm';
+            state.deadline := null;
+            state.attempt := null;
+            state.offsets := null;
+        else
+            state.kind := case when kind = 'e' then 'a' else 't' end;
+            state.about := case when kind = 'e' then <claim>_settle.claim_no end;
+            state.deadline := greatest(due, state.swept + interval '1 microsecond');
+            state.next_due := least(state.next_due, state.deadline);
+            -- What is released counts as not tried; but where it is given back with what was handed out, it was.
+            state.attempt := case when kind = 'n' or (kind = 'r' and handled <> coalesce(offsets, handled)) then held.attempt
+                when kind = 'r' then greatest(held.attempt - 1, 0) end;
+            state.offsets := case when kind <> 'e' then handled end;
+        end if;
+        insert into trunkline.<claim> select (state).*;
     end if;
     return true;
 end $body$
@@ -376,25 +394,33 @@ $function$, '<claim>', 'claim_' || table_no), '<closure>', 'closure_' || table_n
     -- Acknowledges one claim, or part of it, and claims the next records of its part, if nothing is unusual; everything
     -- else is left to queue_next. Both, or either: claim_no may be null, max_records 0. is_done: whether it was
     -- acknowledged; otherwise send it to queue_next, which says what became of it. is_more: whether queue_next should be
-    -- asked for records. records: how many are acknowledged, where that is known. Promises are those of queue_next.
-    -- What changes rarely stands in its text. A part that has moved to other tables leaves rows behind here (see
-    -- queue_move_part) that make it unusual.
+    -- asked for records. records: how many are acknowledged, where that is known. is_alone: nothing else is in this
+    -- transaction, so that a claim need not be flushed. held_ms: for how long those are held that were claimed. Records
+    -- come along where they are all of a batch, and small; otherwise read them by log_read. Promises are those of
+    -- queue_next. What changes rarely stands
+    -- in its text. A part that has moved to other tables leaves rows behind here (see queue_move_part) that make it
+    -- unusual; queue_tables says where it is now.
     execute replace(replace(replace(format($function$
 create or replace function trunkline.<claim>_step(
     part_id integer, claim_no bigint, token bigint, seq integer, offsets int8multirange, records integer,
-    max_records integer, holder text,
+    max_records integer, holder text, is_alone boolean,
     out is_done boolean, out is_more boolean, out is_full boolean, out next_no bigint, out next_token bigint,
-    out first_offset bigint, out record_count integer, out append_time timestamptz, out keys bytea[], out payloads bytea[],
-    out header_counts integer[], out header_names text[], out header_values bytea[])
+    out first_offset bigint, out record_count integer, out held_ms integer, out append_time timestamptz, out keys bytea[],
+    out payloads bytea[], out header_counts integer[], out header_names text[], out header_values bytea[])
 language plpgsql volatile security definer
 set search_path = pg_catalog, trunkline, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $body$
 declare
-    state record;
-    due   record;
+    place     constant integer := (%3$L::integer[])[array_position(%4$L::integer[], part_id)];
+    state     record;
+    due       record;
+    now       timestamptz;
+    deadline  timestamptz;
+    setting   text;
+    rest      integer;      -- of the batch that comes next
 begin
-    -- Few statements and large expressions: each costs a little in every transaction.
+    -- Few statements, and small ones: each is set up anew in every call.
     is_done := false;
     is_more := true;
     is_full := false;
@@ -408,52 +434,67 @@ begin
             perform trunkline.lock_wait(trunkline.lock_class() + 7, hashint8(claim_no) # hashint4(part_id));
         end if;
         -- In a later statement than the lock.
-        insert into trunkline.<closure> (claim_no, deadline, at, part_id, seq, records, kind, remains)
-        select c.claim_no, coalesce(l.deadline, c.deadline), trunkline.clock_now(), c.part_id, <claim>_step.seq,
-            coalesce(<claim>_step.records, trunkline.offsets_count(coalesce(<claim>_step.offsets, l.remains, c.offsets))), 'a',
-            case when <claim>_step.offsets is null then '{}'
-                else coalesce(l.remains, c.offsets) - <claim>_step.offsets end
-        from trunkline.<claim> c left join lateral (
-            select l.seq, l.remains, l.deadline from trunkline.<closure> l
-            where l.part_id = c.part_id and l.claim_no = c.claim_no order by l.seq desc limit 1) l on true
-        where c.part_id = <claim>_step.part_id and c.claim_no = <claim>_step.claim_no and c.token = <claim>_step.token
-            and coalesce(l.seq, 0) = <claim>_step.seq - 1 and coalesce(l.deadline, c.deadline) > trunkline.clock_now()
-            and not isempty(coalesce(l.remains, c.offsets))
-            and (<claim>_step.offsets is null
-                or (<claim>_step.offsets <@ coalesce(l.remains, c.offsets) and not isempty(<claim>_step.offsets)));
+        if seq = 1 and offsets is null then
+            -- Nearly always. If anything has become of the claim, its first closure is there.
+            insert into trunkline.<closure> (claim_no, deadline, at, part_id, seq, records, kind, remains)
+            select c.claim_no, c.deadline, trunkline.clock_now(), c.part_id, 1,
+                coalesce(<claim>_step.records, trunkline.offsets_count(c.offsets)), 'a', '{}'
+            from trunkline.<claim> c
+            where c.part_id = <claim>_step.part_id and c.claim_no = <claim>_step.claim_no and c.token = <claim>_step.token
+                -- Written so that the key is its only index: by deadlines it would be looked for among all claims.
+                and coalesce(c.deadline, c.at) > trunkline.clock_now()
+            on conflict do nothing;
+        else
+            insert into trunkline.<closure> (claim_no, deadline, at, part_id, seq, records, kind, remains)
+            select c.claim_no, coalesce(l.deadline, c.deadline), trunkline.clock_now(), c.part_id, <claim>_step.seq,
+                coalesce(<claim>_step.records, trunkline.offsets_count(coalesce(<claim>_step.offsets, l.remains, c.offsets))),
+                'a', case when <claim>_step.offsets is null then '{}'
+                    else coalesce(l.remains, c.offsets) - <claim>_step.offsets end
+            from trunkline.<claim> c left join lateral (
+                select l.seq, l.remains, l.deadline from trunkline.<closure> l
+                where l.part_id = c.part_id and l.claim_no = c.claim_no order by l.seq desc limit 1) l on true
+            where c.part_id = <claim>_step.part_id and c.claim_no = <claim>_step.claim_no and c.token = <claim>_step.token
+                and coalesce(l.seq, 0) = <claim>_step.seq - 1 and coalesce(l.deadline, c.deadline) > trunkline.clock_now()
+                and not isempty(coalesce(l.remains, c.offsets))
+                and (<claim>_step.offsets is null
+                    or (<claim>_step.offsets <@ coalesce(l.remains, c.offsets) and not isempty(<claim>_step.offsets)));
+        end if;
         if not found then
             return;
         end if;
         is_done := true;
+    elsif is_alone then
+        -- A claim that is lost in a crash is only delivered again.
+        setting := set_config('synchronous_commit', 'off', true);
     end if;
     if (max_records > 0 and %1$L and pg_try_advisory_xact_lock(trunkline.lock_class() + 6, part_id)) is not true then
         return;
     end if;
-    select s.claim_no + 1 as claim_no, s.frontier + 1 as first, s.swept, s.swept_no, s.next_due, s.expired, x.now,
-        greatest(x.now + interval %2$L, s.swept + interval '1 microsecond') as deadline,
-        s.frontier - b.first_offset + 2 as a,
-        least(b.record_count, s.frontier - b.first_offset + 1 + max_records)::integer as z,
-        b.record_count, b.append_time, b.keys, b.payloads, b.header_counts, b.header_names, b.header_values,
-        s.next_due <= x.now as is_due,
-        b.byte_count <= 65536 and s.frontier + 1 < b.first_offset + b.record_count
-            and ('trunkline-deliver-after' = any (b.header_names)) is not true
-            -- A short rest with more after it: there it is worth to look for more.
-            and (b.first_offset + b.record_count - s.frontier > max_records or not exists (
-                select from trunkline.<segment> x
-                where x.partition = b.partition and x.first_offset = b.first_offset + b.record_count)) as is_plain,
-        trunkline.random_bigint() as token
+    select s.claim_no, s.frontier, s.swept, s.swept_no, s.next_due, s.expired, b.first_offset, b.record_count, b.byte_count,
+        b.append_time, b.keys, b.payloads, b.header_counts, b.header_names, b.header_values
     into state
     from (
         select s.claim_no, s.frontier, s.swept, s.swept_no, s.next_due, s.expired from trunkline.<claim> s
         where s.part_id = <claim>_step.part_id order by s.claim_no desc limit 1) s
     cross join lateral (
         select b.* from trunkline.<segment> b
-        where b.partition = (%3$L::integer[])[array_position(%4$L::integer[], <claim>_step.part_id)]
-            and b.first_offset <= s.frontier + 1 order by b.first_offset desc limit 1) b
-    cross join trunkline.clock_now() x(now);
-    if state.is_plain is not true then
+        where b.partition = place
+            and b.first_offset <= s.frontier + 1 order by b.first_offset desc limit 1) b;
+    rest := greatest(state.first_offset + state.record_count - state.frontier - 1, 0);
+    if (rest > 0 and state.byte_count / state.record_count * least(rest, max_records) <= 65536
+        and ('trunkline-deliver-after' = any (state.header_names)) is not true) is not true then
         return;
-    elsif state.is_due then
+    elsif rest < max_records then
+        -- A short rest, and what comes after it fits as well: there it is worth to look for more.
+        perform from trunkline.<segment> x
+        where x.partition = place and x.first_offset = state.first_offset + state.record_count
+            and x.record_count <= max_records - rest;
+        if found then
+            return;
+        end if;
+    end if;
+    now := trunkline.clock_now();
+    if state.next_due <= now then
         -- Nearly always these are claims that were done in time: then it goes on behind them.
         select bool_or(d.is_open) as is_open, max(d.deadline) as swept, max(d.claim_no) filter (where d.is_last) as swept_no
         into due
@@ -465,7 +506,7 @@ begin
             from (
                 select d.deadline, d.claim_no, coalesce(d.about, d.claim_no) as about from trunkline.<claim> d
                 where d.part_id = <claim>_step.part_id and d.deadline is not null
-                    and (d.deadline, d.claim_no) > (state.swept, state.swept_no) and d.deadline <= state.now
+                    and (d.deadline, d.claim_no) > (state.swept, state.swept_no) and d.deadline <= now
                 order by d.deadline, d.claim_no limit 200) d) d;
         if due.is_open is not false then
             return;
@@ -478,35 +519,35 @@ begin
                 and (d.deadline, d.claim_no) > (state.swept, state.swept_no)
             order by d.deadline, d.claim_no limit 1) d;
     end if;
+    record_count := least(rest, max_records);
+    held_ms := %6$s;
+    first_offset := state.frontier + 1;
+    next_no := state.claim_no + 1;
+    next_token := trunkline.random_bigint();
+    deadline := greatest(now + interval %2$L, state.swept + interval '1 microsecond');
     insert into trunkline.<claim> (claim_no, token, deadline, at, frontier, swept, swept_no, next_due, expired, part_id,
         attempt, kind, offsets, holder)
-    values (state.claim_no, state.token, state.deadline, state.now, state.first + state.z - state.a, state.swept,
-        state.swept_no, least(state.next_due, state.deadline), state.expired, <claim>_step.part_id, 1, 'c',
-        int8multirange(int8range(state.first, state.first + state.z - state.a + 1)), <claim>_step.holder);
+    values (<claim>_step.next_no, <claim>_step.next_token, deadline, now, state.frontier + <claim>_step.record_count, state.swept,
+        state.swept_no, least(state.next_due, deadline), state.expired, <claim>_step.part_id, 1, 'c',
+        int8multirange(int8range(<claim>_step.first_offset, <claim>_step.first_offset + <claim>_step.record_count)),
+        <claim>_step.holder);
     is_more := false;
-    next_no := state.claim_no;
-    next_token := state.token;
-    first_offset := state.first;
-    record_count := state.z - state.a + 1;
-    append_time := state.append_time;
-    keys := case when record_count = state.record_count then state.keys else state.keys[state.a:state.z] end;
-    payloads := case when record_count = state.record_count then state.payloads else state.payloads[state.a:state.z] end;
     is_full := random() < 0.002 and trunkline.queue_is_full(%5$s);
-    if state.header_counts is not null then
-        header_counts := state.header_counts[state.a:state.z];
-        select coalesce(array_agg(h.name order by h.n), '{}'), coalesce(array_agg(h.value order by h.n), '{}')
-        into header_names, header_values
-        from unnest(state.header_names, state.header_values) with ordinality h(name, value, n)
-        where h.n > (select coalesce(sum(c), 0) from unnest(state.header_counts[1:state.a - 1]) c)
-            and h.n <= (select coalesce(sum(c), 0) from unnest(state.header_counts[1:state.z]) c);
+    append_time := state.append_time;
+    if record_count = state.record_count then
+        keys := state.keys;
+        payloads := state.payloads;
+        header_counts := state.header_counts;
+        header_names := state.header_names;
+        header_values := state.header_values;
     end if;
 end $body$
-$function$, queue.is_plain, queue.ack_deadline_s || ' seconds', queue.partitions, queue.part_ids, queue.queue_id),
-        '<claim>', 'claim_' || table_no), '<closure>', 'closure_' || table_no),
+$function$, queue.is_plain, queue.ack_deadline_s || ' seconds', queue.partitions, queue.part_ids, queue.queue_id,
+        floor(queue.ack_deadline_s * 1000)::integer), '<claim>', 'claim_' || table_no), '<closure>', 'closure_' || table_no),
         '<segment>', 'segment_' || queue.open_segment_id);
 
-    -- The parts in these tables, from start_part on: whether there seems to be something to claim, and when somebody must
-    -- look again. Without locks: a hint. Where the open segment has nothing of a partition yet, it may be.
+    -- The parts in these tables, from start_part on, but first those that nobody has claimed from for a while: whether
+    -- there seems to be something to claim, and when somebody must look again. Without locks: a hint. Where the open segment has nothing of a partition yet, it may be.
     execute replace(replace(format($function$
 create or replace function trunkline.<claim>_ready(start_part integer)
 returns table (part_id integer, partition integer, is_ready boolean, next_due timestamptz)
@@ -520,14 +561,15 @@ begin
             coalesce(s.next_due <= now or b.next > s.frontier + 1 or b.is_closed, true), s.next_due
         from unnest(%1$L::integer[], %2$L::integer[]) u(part_id, partition)
         cross join lateral (
-            select s.frontier, s.next_due from trunkline.<claim> s
+            select s.frontier, s.next_due, s.at from trunkline.<claim> s
             where s.part_id = u.part_id order by s.claim_no desc limit 1) s
         left join lateral (
             select b.first_offset + b.record_count as next, b.record_count = 0 as is_closed from trunkline.<segment> b
             where b.partition = u.partition order by b.first_offset desc limit 1) b on true
         -- A part that has moved to other tables, or has not come here yet, is none of these.
         where exists (select from trunkline.queue_part p where p.part_id = u.part_id and p.table_no = %3$s)
-        order by u.part_id < start_part, u.part_id;
+        -- A reader that goes on with its own part leaves others alone that have readers, and finds those that have none.
+        order by case when s.at < now - interval '200 milliseconds' then s.at end, u.part_id < start_part, u.part_id;
 end $body$
 $function$, queue.part_ids, queue.partitions, table_no), '<claim>', 'claim_' || table_no),
         '<segment>', 'segment_' || queue.open_segment_id);

@@ -4,7 +4,8 @@
 -- that one whose answer was lost can be sent again. kinds: a acknowledge, n give back for another attempt after the
 -- delay, r give back without counting this attempt, d and j done with, because it is among the dead letters (appended
 -- by the caller, in this transaction) or rejected, e hold it until delay seconds from now. offsets is an int8multirange
--- as text, null for all that the claim still holds. In an ordered queue n and r give back all that it still holds.
+-- as text, null for all that the claim still holds. In an ordered queue n gives back all that it still holds,
+-- and what is behind those offsets counts as not tried; r too, where others of the claim behind them are done.
 -- A claim that is lost does not raise: the last row names it.
 --
 -- Claims are of at most max_records records and about bytes_max bytes, from start_part on. A row is a piece of a claim,
@@ -28,9 +29,9 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
     call       constant text := 'select s.is_done, s.is_full, s.next_no, s.record_count, row($1, $8, s.next_no, s.next_token, 1,
-            $9, false, null, s.first_offset, s.record_count, s.append_time, s.keys, s.payloads, s.header_counts,
+            s.held_ms / 1000.0, false, null, s.first_offset, s.record_count, s.append_time, s.keys, s.payloads, s.header_counts,
             s.header_names, s.header_values, null, null, null, null, null, null)::trunkline.claim_row as piece
-        from trunkline.claim_%s_step($1, $2, $3, $4, $5, null, $6, $7) s';
+        from trunkline.claim_%s_step($1, $2, $3, $4, $5, null, $6, $7, false) s';
     queue      record;
     place      record;
     part       record;
@@ -42,7 +43,6 @@ declare
     is_full    boolean := false;
     is_busy    boolean := false;
     is_retry   boolean := false;
-    is_settled boolean := false;
     has_part   boolean := coalesce(kinds && array['n', 'r', 'e'], false);
     taken      integer := 0;
 begin
@@ -58,30 +58,7 @@ begin
         raise exception 'max_records must be from 0 to 10000, and bytes_max at least 1' using errcode = 'TL001';
     end if;
     perform trunkline.log_guard_commit();
-    if cardinality(claim_nos) = 1 and kinds = array['a'] and random() >= 0.05 and cardinality(part_ids) = 1
-        and cardinality(tokens) = 1 and cardinality(seqs) = 1 and cardinality(offsets) = 1 and cardinality(delays) = 1 then
-        -- As nearly always: one acknowledgement, and the next records of the same part. Now and then it looks further, or
-        -- other parts would wait for as long as this one has records.
-        select p.table_no, p.part_id, t.partition into part
-        from trunkline.queue_part p join trunkline.topic_partition t using (partition_id)
-        where p.part_id = part_ids[1] and p.queue_id = queue_next.queue_id;
-        if found then
-            execute format(call, part.table_no) into step using part.part_id, claim_nos[1], tokens[1], seqs[1],
-                offsets[1]::int8multirange, max_records, holder, part.partition, queue.ack_deadline_s;
-            is_settled := step.is_done;
-            has_part := max_records > 0;
-            if step.next_no is not null or (is_settled and max_records = 0) then
-                if step.next_no is not null then
-                    return next step.piece;
-                end if;
-                piece.due_s := queue.ack_deadline_s;
-                piece.is_full := step.is_full;
-                return next piece;
-                return;
-            end if;
-        end if;
-    end if;
-    if cardinality(claim_nos) > 0 and not is_settled then
+    if cardinality(claim_nos) > 0 then
         lost := trunkline.queue_settle(queue_id, queue.is_ordered, part_ids, claim_nos, tokens, seqs, kinds, offsets, delays);
         if queue.pause_above is not null and kinds && array['n', 'd', 'j'] then
             perform trunkline.queue_break(queue_id);
@@ -114,7 +91,7 @@ begin
                     -- In a later statement than the lock: it may have moved to other tables.
                     select p.table_no into number from trunkline.queue_part p where p.part_id = part.part_id;
                     execute format(call, number) into step using part.part_id, null::bigint, null::bigint, null::integer,
-                        null::int8multirange, max_records - taken, holder, part.partition, queue.ack_deadline_s;
+                        null::int8multirange, max_records - taken, holder, part.partition;
                     if step.next_no is not null then
                         return next step.piece;
                         taken := taken + step.record_count;

@@ -1,10 +1,12 @@
 -- The claims and tickets of a part that are open, with what remains of them, and until when.
+-- Stable: it looks with the eyes of the statement that asks, which must be the one that has found table_no.
+-- errors: 42P01 where the part has moved since, and its old tables are gone: ask again, in another statement
 -- grants: none
 create function trunkline.queue_open(part_id integer, table_no integer)
 returns table (
     claim_no bigint, kind "char", offsets int8multirange, attempt integer, holder text, at timestamptz,
     deadline timestamptz)
-language plpgsql volatile
+language plpgsql stable
 as $$
 begin
     return query execute format(
@@ -15,8 +17,4 @@ begin
              select x.remains, x.deadline from trunkline.closure_%1$s x
              where x.part_id = $1 and x.claim_no = u.claim_no order by x.seq desc limit 1) l on true', table_no)
     using part_id, table_no;
-exception when undefined_table then
-    -- The part has moved meanwhile, and the old tables are gone.
-    return query select o.* from trunkline.queue_part p cross join lateral trunkline.queue_open(p.part_id, p.table_no) o
-    where p.part_id = queue_open.part_id and p.table_no <> queue_open.table_no;
 end $$;

@@ -9,6 +9,7 @@ as $$
 declare
     id constant integer := trunkline.queue_id_of(topic, name);
 begin
+    perform trunkline.lock_queue(id);
     update trunkline.queue q set paused_at = trunkline.clock_now(), pause_reason = left(reason, 1000)
     where q.queue_id = id;
     perform trunkline.queue_redefine(id);

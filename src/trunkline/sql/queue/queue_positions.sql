@@ -1,11 +1,15 @@
 -- Where a queue stands in each partition. Below the floor everything is done; up to the frontier it was claimed at least
--- once; "end" is the next offset of the log.
+-- once; "end" is the next offset of the log. undone is everything that is not done, also what is not there yet.
+-- Stable: where a part is, and what is in its tables, is seen with the same eyes. A part that has just moved has left
+-- rows in its old tables that say that nothing is to be had there.
+-- errors: 42P01 where a part has moved since, and its old tables are gone: ask again, in another statement
 -- grants: none
 create function trunkline.queue_positions(queue_id integer)
 returns table (
     partition integer, partition_id integer, "start" bigint, floor bigint, frontier bigint, "end" bigint, in_flight bigint,
-    waiting bigint, next_due timestamptz, oldest_claim_at timestamptz, expired bigint, table_bytes bigint)
-language plpgsql volatile
+    waiting bigint, next_due timestamptz, oldest_claim_at timestamptz, expired bigint, table_bytes bigint,
+    undone int8multirange)
+language plpgsql stable
 as $$
 declare
     part  record;
@@ -32,6 +36,8 @@ begin
             min(o.deadline), min(o.at) filter (where o.kind = 'c')
         into floor, in_flight, waiting, next_due, oldest_claim_at
         from trunkline.queue_open(part.part_id, part.table_no) o;
+        undone := int8multirange(int8range(state.frontier + 1, null)) + coalesce((
+            select range_agg(r) from trunkline.queue_open(part.part_id, part.table_no) o, unnest(o.offsets) r), '{}');
         table_bytes := pg_relation_size(to_regclass('trunkline.claim_' || part.table_no))
             + pg_relation_size(to_regclass('trunkline.closure_' || part.table_no));
         return next;

@@ -9,6 +9,7 @@ as $$
 declare
     id constant integer := trunkline.queue_id_of(topic, name);
 begin
+    perform trunkline.lock_queue(id);
     update trunkline.queue q set paused_at = null, pause_reason = null, resumed_at = trunkline.clock_now()
     where q.queue_id = id and q.paused_at is not null;
     if not found then

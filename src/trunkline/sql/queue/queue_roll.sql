@@ -8,15 +8,18 @@ create function trunkline.queue_roll(queue_id integer, force boolean default fal
 language plpgsql volatile security definer
 set search_path = pg_catalog, trunkline, pg_temp
 as $$
+declare
+    newest integer;
+    oldest integer;
 begin
     perform trunkline.lock_queue(queue_id);
     if not exists (select from trunkline.queue q where q.queue_id = queue_roll.queue_id) then
         raise exception 'queue % was deleted', queue_id using errcode = 'TL002';
     end if;
-    if exists (select from trunkline.queue_table t where t.queue_id = queue_roll.queue_id
-        and not exists (select from trunkline.queue_part p where p.table_no = t.table_no)
-        and t.table_no > (select max(p.table_no) from trunkline.queue_part p where p.queue_id = queue_roll.queue_id)) then
-        return true;
+    select max(t.table_no), min(p.table_no) into newest, oldest
+    from trunkline.queue_table t left join trunkline.queue_part p using (queue_id) where t.queue_id = queue_roll.queue_id;
+    if oldest < newest and not trunkline.queue_is_full(queue_id, newest) then
+        return true;    -- Somebody has, and parts are still on their way.
     end if;
     if not coalesce(force, false) and not trunkline.queue_is_full(queue_id) then
         return false;

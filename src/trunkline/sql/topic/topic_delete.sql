@@ -1,6 +1,6 @@
 -- Deletes a topic, and what groups know of it. Its name is free at once; its tables are left released, for
 -- segment_drop. Returns the ids of the segments to drop.
--- locks: the topic and its row, then every partition in ascending order, then the cursors of its groups
+-- locks: the topic and its row, then every partition in ascending order, then the cursors of its groups, then its queues
 -- errors: TL001 TL002, 55P03
 -- grants: admin
 create function trunkline.topic_delete(topic text) returns integer[]
@@ -27,6 +27,8 @@ begin
     perform trunkline.group_forget(array(
         select c.cursor_id from trunkline.group_cursor c join trunkline.topic_partition p using (partition_id)
         where p.topic_id = id));
+    perform trunkline.queue_forget(q.queue_id) from (
+        select q.queue_id from trunkline.queue q where q.topic_id = id order by q.queue_id) q;
     delete from trunkline.outbox_pending o using trunkline.topic_partition p
     where p.topic_id = id and o.partition_id = p.partition_id;
     delete from trunkline.topic t where t.topic_id = id;

@@ -1,0 +1,124 @@
+"""A subscription that is a queue: each message is claimed, and acknowledged by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from trunkline.client.aio.queue import AsyncDelivery, AsyncQueue
+from trunkline.drivers.postgres.aio.clients import Lease
+from trunkline.drivers.postgres.capabilities import queue_capabilities
+from trunkline.drivers.postgres.incoming import incoming
+from trunkline.errors import (
+    ClaimLost,
+    Closed,
+    DeadlineExceeded,
+    FailedPrecondition,
+    InvalidArgument,
+    TrunklineError,
+    Unavailable,
+)
+from trunkline.portable.driver import Capabilities, Incoming, Target
+
+ORDERED_AHEAD = 100
+"""Claimed ahead of an ordered queue at most."""
+
+
+class AsyncQueueSubscription:
+    """Receives from a queue. What is acknowledged and asked for at the same time goes to the server in one call.
+
+    The library reads ahead, as much as its receivers handle soon. Not of an ordered queue: there giving back takes back
+    what was claimed after it, also what nobody has asked for yet, so that must lie here.
+    """
+
+    def __init__(self, lease: Lease, queue: AsyncQueue) -> None:
+        self.capabilities: Capabilities = queue_capabilities(queue.settings)
+        self.native: Any = queue
+        self.ack_deadline_s: float | None = queue.settings["ack_deadline_s"]
+        self._lease = lease
+        self._queue = queue
+        self._closed = False
+
+    @classmethod
+    async def open(cls, lease: Lease, topic: str, name: str, target: Target) -> AsyncQueueSubscription:
+        """NotFound where there is no such queue; InvalidArgument where its ``ack_deadline_s`` is another one."""
+        queue = lease.client.queue(
+            topic,
+            name,
+            create=False,
+            ack_deadline_s=target.ack_deadline_s,
+            prefetch=0,
+            prefetch_bytes=max(1, target.prefetch_bytes_max),
+        )
+        await queue.__aenter__()
+        if queue.settings["is_ordered"]:
+            await queue.close()
+            queue = lease.client.queue(topic, name, create=False, prefetch=min(target.prefetch_max, ORDERED_AHEAD))
+            await queue.__aenter__()
+        return cls(lease, queue)
+
+    async def receive_batch(self, max_messages: int, wait_s: float) -> Sequence[Incoming]:
+        try:
+            deliveries = await self._queue.receive(max_messages, wait_s=wait_s)
+        except Closed:
+            if not self._closed:
+                raise
+            return []
+        except DeadlineExceeded as error:
+            # Not that nothing came: the server could not be asked.
+            raise Unavailable(str(error)) from error
+        return [incoming(each, each, each.attempt) for each in deliveries]
+
+    async def ack(self, ack_ids: Sequence[AsyncDelivery]) -> Sequence[TrunklineError | None] | None:
+        return await self._settle(self._queue.ack, ack_ids)
+
+    async def nack(self, ack_ids: Sequence[AsyncDelivery], delay_s: float) -> Sequence[TrunklineError | None] | None:
+        async def settle(chosen: Sequence[AsyncDelivery]) -> None:
+            await self._queue.nack(chosen, delay_s=delay_s)
+
+        return await self._settle(settle, ack_ids)
+
+    async def _settle(
+        self, settle: Callable[[Sequence[AsyncDelivery]], Awaitable[None]], chosen: Sequence[AsyncDelivery]
+    ) -> Sequence[TrunklineError | None] | None:
+        try:
+            await settle(chosen)
+        except ClaimLost as error:
+            # Not by its places: one message may be there twice, of a claim that was lost and of a later one.
+            return [None if each.claim.standing(each.offset) == "settled" else error for each in chosen]
+        except InvalidArgument:
+            settled = [each.claim.standing(each.offset) == "settled" for each in chosen]
+            if not any(settled):
+                raise
+            return await self._settle_others(settle, chosen, settled)
+        return None
+
+    async def _settle_others(
+        self,
+        settle: Callable[[Sequence[AsyncDelivery]], Awaitable[None]],
+        chosen: Sequence[AsyncDelivery],
+        settled: Sequence[bool],
+    ) -> Sequence[TrunklineError | None]:
+        """Where some are settled, or about to be, by a call that nobody waited for."""
+        others = [each for each, is_settled in zip(chosen, settled, strict=True) if not is_settled]
+        answers = iter((await self._settle(settle, others) if others else None) or [None] * len(others))
+        return [
+            FailedPrecondition(f"offset {each.offset} of {each.topic} is settled already")
+            if is_settled
+            else next(answers)
+            for each, is_settled in zip(chosen, settled, strict=True)
+        ]
+
+    async def release(self, ack_ids: Sequence[AsyncDelivery]) -> None:
+        if self._closed:
+            return
+        held = [each for each in ack_ids if each.claim.standing(each.offset) == "open"]
+        if held:
+            await self._settle(self._queue.release, held)
+
+    async def close(self) -> None:
+        self._closed = True
+        try:
+            await self._queue.close()
+        finally:
+            await self._lease.end()

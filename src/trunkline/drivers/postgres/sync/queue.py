@@ -1,0 +1,125 @@
+# Generated from src/trunkline/drivers/postgres/aio/queue.py by tools/twins.py (make fix). Change the source, not this file.
+"""A subscription that is a queue: each message is claimed, and acknowledged by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from trunkline.client.sync.queue import Delivery, Queue
+from trunkline.drivers.postgres.capabilities import queue_capabilities
+from trunkline.drivers.postgres.incoming import incoming
+from trunkline.drivers.postgres.sync.clients import Lease
+from trunkline.errors import (
+    ClaimLost,
+    Closed,
+    DeadlineExceeded,
+    FailedPrecondition,
+    InvalidArgument,
+    TrunklineError,
+    Unavailable,
+)
+from trunkline.portable.driver import Capabilities, Incoming, Target
+
+ORDERED_AHEAD = 100
+"""Claimed ahead of an ordered queue at most."""
+
+
+class QueueSubscription:
+    """Receives from a queue. What is acknowledged and asked for at the same time goes to the server in one call.
+
+    The library reads ahead, as much as its receivers handle soon. Not of an ordered queue: there giving back takes back
+    what was claimed after it, also what nobody has asked for yet, so that must lie here.
+    """
+
+    def __init__(self, lease: Lease, queue: Queue) -> None:
+        self.capabilities: Capabilities = queue_capabilities(queue.settings)
+        self.native: Any = queue
+        self.ack_deadline_s: float | None = queue.settings["ack_deadline_s"]
+        self._lease = lease
+        self._queue = queue
+        self._closed = False
+
+    @classmethod
+    def open(cls, lease: Lease, topic: str, name: str, target: Target) -> QueueSubscription:
+        """NotFound where there is no such queue; InvalidArgument where its ``ack_deadline_s`` is another one."""
+        queue = lease.client.queue(
+            topic,
+            name,
+            create=False,
+            ack_deadline_s=target.ack_deadline_s,
+            prefetch=0,
+            prefetch_bytes=max(1, target.prefetch_bytes_max),
+        )
+        queue.__enter__()
+        if queue.settings["is_ordered"]:
+            queue.close()
+            queue = lease.client.queue(topic, name, create=False, prefetch=min(target.prefetch_max, ORDERED_AHEAD))
+            queue.__enter__()
+        return cls(lease, queue)
+
+    def receive_batch(self, max_messages: int, wait_s: float) -> Sequence[Incoming]:
+        try:
+            deliveries = self._queue.receive(max_messages, wait_s=wait_s)
+        except Closed:
+            if not self._closed:
+                raise
+            return []
+        except DeadlineExceeded as error:
+            # Not that nothing came: the server could not be asked.
+            raise Unavailable(str(error)) from error
+        return [incoming(each, each, each.attempt) for each in deliveries]
+
+    def ack(self, ack_ids: Sequence[Delivery]) -> Sequence[TrunklineError | None] | None:
+        return self._settle(self._queue.ack, ack_ids)
+
+    def nack(self, ack_ids: Sequence[Delivery], delay_s: float) -> Sequence[TrunklineError | None] | None:
+        def settle(chosen: Sequence[Delivery]) -> None:
+            self._queue.nack(chosen, delay_s=delay_s)
+
+        return self._settle(settle, ack_ids)
+
+    def _settle(
+        self, settle: Callable[[Sequence[Delivery]], None], chosen: Sequence[Delivery]
+    ) -> Sequence[TrunklineError | None] | None:
+        try:
+            settle(chosen)
+        except ClaimLost as error:
+            # Not by its places: one message may be there twice, of a claim that was lost and of a later one.
+            return [None if each.claim.standing(each.offset) == "settled" else error for each in chosen]
+        except InvalidArgument:
+            settled = [each.claim.standing(each.offset) == "settled" for each in chosen]
+            if not any(settled):
+                raise
+            return self._settle_others(settle, chosen, settled)
+        return None
+
+    def _settle_others(
+        self,
+        settle: Callable[[Sequence[Delivery]], None],
+        chosen: Sequence[Delivery],
+        settled: Sequence[bool],
+    ) -> Sequence[TrunklineError | None]:
+        """Where some are settled, or about to be, by a call that nobody waited for."""
+        others = [each for each, is_settled in zip(chosen, settled, strict=True) if not is_settled]
+        answers = iter((self._settle(settle, others) if others else None) or [None] * len(others))
+        return [
+            FailedPrecondition(f"offset {each.offset} of {each.topic} is settled already")
+            if is_settled
+            else next(answers)
+            for each, is_settled in zip(chosen, settled, strict=True)
+        ]
+
+    def release(self, ack_ids: Sequence[Delivery]) -> None:
+        if self._closed:
+            return
+        held = [each for each in ack_ids if each.claim.standing(each.offset) == "open"]
+        if held:
+            self._settle(self._queue.release, held)
+
+    def close(self) -> None:
+        self._closed = True
+        try:
+            self._queue.close()
+        finally:
+            self._lease.end()

@@ -1,0 +1,1 @@
+"""Topics and subscriptions of any broker, for asyncio."""

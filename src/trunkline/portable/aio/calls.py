@@ -1,0 +1,224 @@
+"""Calls of a driver: within the deadline, tried again where that is safe, and with errors of ours whatever happens.
+
+The one place where calls of drivers are tried again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from time import monotonic
+from types import NoneType
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from trunkline.engine.backoff import backoff_s
+from trunkline.errors import Closed, DeadlineExceeded, DriverError, OutcomeUnknown, TrunklineError
+from trunkline.portable.address import redact_error
+from trunkline.portable.aio.shim import Stop, Watch, bounded
+from trunkline.portable.plan import Plan
+
+T = TypeVar("T")
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+Method: TypeAlias = Callable[[list[ItemT]], Awaitable[Sequence[ResultT | TrunklineError] | None]]
+"""What a driver answers for many items; None in place of answers: all are done."""
+
+RETRY_FIRST_S = 0.02
+RETRY_MAX_S = 1.0
+
+
+class Calls:
+    """Calls of one opened driver."""
+
+    def __init__(self, plan: Plan[Any]) -> None:
+        self._plan = plan
+        self._stop = Stop()
+        self.deadline_s = plan.settings.deadline_s
+
+    def stop(self) -> None:
+        """Nothing is tried again from now on: who waits for the next attempt ends with Closed."""
+        self._stop.set()
+
+    def check_open(self) -> None:
+        """Closed after ``stop``."""
+        if self._stop.is_set:
+            raise Closed(f"{self._plan.shown} is closed; open another one")
+
+    async def once(self, call: Callable[[], Awaitable[T]], timeout_s: float) -> T:
+        """Call it a single time. Errors are ours, without secrets; OutcomeUnknown where it does not come back."""
+        try:
+            return await bounded(call(), timeout_s)
+        except Exception as error:  # noqa: BLE001 - whatever a driver raises becomes an error of ours
+            failure = self.error(error, timeout_s)
+        # Not above: what the driver raised, and its secrets, would be this one's context.
+        raise failure
+
+    async def persistently(self, call: Callable[[], Awaitable[T]], extra_s: float = 0.0) -> T:
+        """Call it until it succeeds, fails for good, or ``deadline_s`` is over; Closed after ``stop``. ``extra_s`` is
+        what the call itself may wait."""
+        deadline = monotonic() + self.deadline_s + extra_s
+        attempt = 0
+        while True:
+            self.check_open()
+            try:
+                return await self.once(call, self.deadline_s + extra_s)
+            except TrunklineError as error:
+                if not may_be_repeated(error):
+                    raise
+                await self.pause(attempt, deadline, error)
+            attempt += 1
+
+    async def pause(self, attempt: int, deadline: float, error: TrunklineError) -> None:
+        """Wait before the next attempt, or raise the error where there is no time for one; Closed after ``stop``."""
+        delay_s = retry_s(attempt)
+        if monotonic() + delay_s >= deadline:
+            raise error
+        if await self.rest(delay_s):
+            self.check_open()
+
+    async def rest(self, delay_s: float) -> bool:
+        """Let others go on for a while; True as soon as it is stopped."""
+        return await self._stop.wait(delay_s)
+
+    def error(self, error: Exception, timeout_s: float) -> TrunklineError:
+        """What a driver raised or answered, as an error of ours that has no secrets in it."""
+        secrets = self._plan.secrets
+        if isinstance(error, TrunklineError):
+            if secrets:
+                redact_error(error, secrets)
+            return error
+        name = self._plan.name
+        found: TrunklineError
+        if isinstance(error, TimeoutError):
+            found = OutcomeUnknown(f"driver {name} has not answered within {timeout_s:g} s; it may or may not be done")
+        else:
+            said = self._plan.redacted(f"{type(error).__name__}: {error}")
+            found = DriverError(f"driver {name} raised {said}; report it to the driver's author")
+        if not secrets:
+            found.__cause__ = error
+        return found
+
+    def broken(self, what: str) -> DriverError:
+        """A driver did not keep its contract."""
+        return DriverError(f"driver {self._plan.name} gave {what}; report it to the driver's author")
+
+    def misanswered(self, answers: object, count: int) -> DriverError | None:
+        """What is wrong with the answers for so many messages, as a whole; None: nothing is."""
+        if isinstance(answers, str) or not isinstance(answers, Sequence):
+            return self.broken(f"{type(answers).__name__} where a list of answers was due")
+        if len(answers) != count:
+            return self.broken(f"{len(answers)} answers for {count} messages")
+        return None
+
+
+def retry_s(attempt: int) -> float:
+    """How long to wait before the next attempt."""
+    return backoff_s(attempt, first_s=RETRY_FIRST_S, max_s=RETRY_MAX_S, chance=random.random())
+
+
+def may_be_repeated(error: TrunklineError) -> bool:
+    """Whether nothing was done, and the same call may succeed later. A driver whose time was over has had its time."""
+    return error.retryable and not isinstance(error, DeadlineExceeded)
+
+
+class BatchCalls(Generic[ItemT, ResultT]):
+    """Calls of one method with many items, of which each gets its own answer. One call at a time.
+
+    ``answer`` is the type of an answer that is no error: an id of a message, or None for what is settled. Where it is
+    None's, None in place of all answers says that all are done.
+    """
+
+    def __init__(self, calls: Calls, method: Method[ItemT, ResultT], answer: type) -> None:
+        self._calls = calls
+        self._method = method
+        self._answer = answer
+        self._good = frozenset([answer])
+        self._may_be_silent = answer is NoneType
+        self._watch = Watch(calls.deadline_s)
+
+    async def each(self, items: list[ItemT]) -> Sequence[ResultT | TrunklineError]:
+        """An answer or an error for each. Never raises but for cancellation."""
+        answers = await self._attempt(items)
+        if answers is None:
+            return _done(items)
+        if self._good.issuperset(map(type, answers)):
+            return answers
+        for answer in answers:
+            if isinstance(answer, TrunklineError) and may_be_repeated(answer):
+                return await self._repeat(items, list(answers))
+        return answers
+
+    def close(self) -> None:
+        """There will be no more calls."""
+        self._watch.close()
+
+    async def _failed(self, items: list[ItemT], failure: TrunklineError) -> Sequence[ResultT | TrunklineError]:
+        """Where it may be one item's fault, an answer for each alone."""
+        if len(items) == 1 or failure.retryable or isinstance(failure, OutcomeUnknown | Closed | DriverError):
+            return [failure] * len(items)
+        return [await self._alone(item) for item in items]
+
+    async def _alone(self, item: ItemT) -> ResultT | TrunklineError:
+        try:
+            self._calls.check_open()
+        except Closed as error:
+            return error
+        return (await self._attempt([item]) or _done([item]))[0]
+
+    async def _attempt(self, items: list[ItemT]) -> Sequence[ResultT | TrunklineError] | None:
+        """Once for all of them; where that fails for one item's reason, once for each. None: all are done."""
+        try:
+            with self._watch:
+                answers = await self._method(items)
+        except Exception as error:  # noqa: BLE001 - each of those who wait gets it
+            return await self._failed(items, self._calls.error(error, self._calls.deadline_s))
+        if answers is None and self._may_be_silent:
+            return None
+        # The usual case in few words: there may be a batch a message.
+        if type(answers) is list and len(answers) == len(items) and self._good.issuperset(map(type, answers)):
+            return answers
+        return self._judged(answers, len(items))
+
+    def _judged(self, answers: Any, count: int) -> Sequence[ResultT | TrunklineError]:
+        """Each answer, an error without secrets; a DriverError in place of what is neither."""
+        wrong = self._calls.misanswered(answers, count)
+        if wrong is not None:
+            return [wrong] * count
+        found: list[Any] = []
+        for answer in answers:
+            if isinstance(answer, TrunklineError):
+                found.append(self._calls.error(answer, self._calls.deadline_s))
+            elif isinstance(answer, self._answer):
+                found.append(answer)
+            else:
+                found.append(self._calls.broken(f"{type(answer).__name__} as the answer for a message"))
+        return found
+
+    async def _repeat(
+        self, items: list[ItemT], answers: list[ResultT | TrunklineError]
+    ) -> list[ResultT | TrunklineError]:
+        """Try those again that may succeed later, until the deadline."""
+        deadline = monotonic() + self._calls.deadline_s
+        attempt = 0
+        while True:
+            left = {
+                index: answer
+                for index, answer in enumerate(answers)
+                if isinstance(answer, TrunklineError) and may_be_repeated(answer)
+            }
+            if not left:
+                return answers
+            try:
+                await self._calls.pause(attempt, deadline, next(iter(left.values())))
+            except TrunklineError:
+                return answers
+            again = await self._attempt([items[index] for index in left]) or _done(left)
+            for index, answer in zip(left, again, strict=True):
+                answers[index] = answer
+            attempt += 1
+
+
+def _done(items: Collection[object]) -> Sequence[Any]:
+    """The answers where there is nothing to say."""
+    return [None] * len(items)

@@ -1,0 +1,171 @@
+"""What becomes of received messages: acknowledgements and failures of many callers, in one call of the driver each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from types import NoneType
+from typing import Any, NamedTuple
+
+from trunkline.engine.checks import check_seconds
+from trunkline.engine.gathering import GatherLimits
+from trunkline.errors import AckNotSupported, Closed, FailedPrecondition, TrunklineError
+from trunkline.portable.aio.calls import BatchCalls, Calls
+from trunkline.portable.aio.driver import AsyncSubscriptionDriver
+from trunkline.portable.aio.lane import Lane
+from trunkline.portable.aio.received import AsyncReceivedMessage
+from trunkline.portable.aio.shim import Home, Mutex, get_ident
+from trunkline.portable.plan import Plan
+from trunkline.settings import ReceiveSettings
+
+
+class Nack(NamedTuple):
+    """A failure to be told. An acknowledgement is the ``ack_id`` alone: there are so many."""
+
+    ack_id: Any
+    delay_s: float
+
+
+class Settlements:
+    """Settles the messages of one subscription."""
+
+    def __init__(
+        self,
+        driver: AsyncSubscriptionDriver,
+        plan: Plan[ReceiveSettings],
+        calls: Calls,
+        home: Home,
+        call_service: Callable[[], None],
+    ) -> None:
+        settings = plan.settings
+        self._driver = driver
+        self._plan = plan
+        self._calls = calls
+        self._home = home
+        self._capabilities = driver.capabilities
+        self._has_acks = driver.capabilities.acks
+        self._mutex = Mutex()
+        self._closed = False
+        self.late: list[TrunklineError] = []
+        """Errors that nobody has heard of."""
+        self._batches: BatchCalls[Any, None] = BatchCalls(calls, self._settle, NoneType)
+        self._lane: Lane[Any, None] = Lane(
+            self._batches.each,
+            GatherLimits(settings.ack_batch_max, 2**62, 2**62),
+            wait_s=settings.ack_wait_s,
+            deadline_s=settings.deadline_s,
+            unled=call_service,
+        )
+        self._submit = self._lane.submit
+
+    @property
+    def nackable(self) -> bool:
+        return self._capabilities.acks and self._capabilities.nack
+
+    async def ack(self, message: AsyncReceivedMessage) -> None:
+        if True:  # ASYNC
+            # As _begin, in as few words as it goes: there are as many of them as messages.
+            home = self._home
+            if message.is_settled or self._closed or get_ident() != home.thread_id or not home.is_running():
+                self._begin(message)
+            message.is_settled = True
+        else:
+            self._begin(message)
+        if not self._has_acks:
+            return
+        try:
+            failed = await self._submit(message.incoming.ack_id, 0)
+        except BaseException:
+            message.is_settled = False
+            raise
+        if failed is not None:
+            self._raise(message, failed)
+
+    async def nack(self, message: AsyncReceivedMessage, delay_s: float) -> None:
+        delay_s = check_seconds("delay_s", delay_s)
+        if not self.nackable:
+            raise self._cannot("give messages back; acknowledge it, or send it again", "nack")
+        if delay_s and not self._capabilities.nack_delay:
+            raise self._cannot("delay what is given back; give it back without delay_s", "nack_delay")
+        self._begin(message)
+        try:
+            failed = await self._lane.submit(Nack(message.incoming.ack_id, delay_s), 0)
+        except BaseException:
+            message.is_settled = False
+            raise
+        if failed is not None:
+            self._raise(message, failed)
+
+    def _raise(self, message: AsyncReceivedMessage, failed: TrunklineError) -> None:
+        """It may not be settled, so it may be tried again; the broker knows."""
+        message.is_settled = False
+        raise failed
+
+    def ack_soon(self, message: AsyncReceivedMessage) -> None:
+        self._begin(message)
+        if self._has_acks:
+            self._lane.put(message.incoming.ack_id, self.late.append)
+
+    async def flush(self) -> None:
+        """Send what nobody waits for."""
+        await self._lane.flush()
+
+    async def close(self, timeout_s: float) -> bool:
+        """Wait for what is under way, and refuse more from then on; False where that takes too long."""
+        ended = await self._lane.drain(timeout_s)
+        self._closed = True
+        self._lane.give_up()
+        self._batches.close()
+        return ended
+
+    def raise_late(self) -> None:
+        """Raise the first error that nobody has heard of."""
+        if self.late:
+            late, self.late[:] = list(self.late), []
+            if len(late) > 1:
+                late[0].add_note(f"and {len(late) - 1} more acknowledgements failed")
+            raise late[0]
+
+    def _begin(self, message: AsyncReceivedMessage) -> None:
+        """It is settled from now on, or an error says why it cannot be."""
+        self._home.check(message)
+        if self._closed:
+            raise Closed(f"the subscription is closed; {message!r} is delivered again after its deadline")
+        if True:  # ASYNC
+            is_settled, message.is_settled = message.is_settled, True
+        else:
+            with self._mutex:
+                is_settled, message.is_settled = message.is_settled, True
+        if is_settled:
+            raise FailedPrecondition(f"{message!r} is settled already")
+
+    def _settle(self, items: list[Any]) -> Awaitable[Sequence[TrunklineError | None] | None]:
+        """Acknowledgements in one call, failures in one for each delay."""
+        if Nack not in set(map(type, items)):
+            return self._driver.ack(items)
+        return self._settle_mixed(items)
+
+    async def _settle_mixed(self, items: list[Any]) -> Sequence[TrunklineError | None]:
+        delays = [each.delay_s if type(each) is Nack else None for each in items]
+        found: list[TrunklineError | None] = [None] * len(items)
+        for delay_s in dict.fromkeys(delays):
+            places = [place for place, each in enumerate(delays) if each == delay_s]
+            alike = [items[place] for place in places]
+            for place, answer in zip(places, await self._settle_alike(alike, delay_s), strict=True):
+                found[place] = answer
+        return found
+
+    async def _settle_alike(self, alike: list[Any], delay_s: float | None) -> Sequence[TrunklineError | None]:
+        """Each kind gets its own answers: one that fails says nothing about the others."""
+        ack_ids = alike if delay_s is None else [each.ack_id for each in alike]
+        try:
+            answers = await (self._driver.ack(ack_ids) if delay_s is None else self._driver.nack(ack_ids, delay_s))
+        except Exception as error:  # noqa: BLE001 - each of those who wait gets it
+            return [self._calls.error(error, self._calls.deadline_s)] * len(ack_ids)
+        if answers is None:
+            return [None] * len(ack_ids)
+        wrong = self._calls.misanswered(answers, len(ack_ids))
+        return answers if wrong is None else [wrong] * len(ack_ids)
+
+    def _cannot(self, what: str, capability: str) -> AckNotSupported:
+        name = self._plan.name
+        return AckNotSupported(f"the driver {name} cannot {what}", driver=name, capability=capability)

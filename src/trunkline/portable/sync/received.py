@@ -1,0 +1,92 @@
+# Generated from src/trunkline/portable/aio/received.py by tools/twins.py (make fix). Change the source, not this file.
+"""A message that was received, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from trunkline.portable.driver import Incoming
+from trunkline.portable.sync.topic import native
+
+T = TypeVar("T")
+
+
+class Settling(Protocol):
+    """What a message needs of its subscription."""
+
+    @property
+    def nackable(self) -> bool: ...
+
+    def ack(self, message: ReceivedMessage) -> None: ...
+
+    def nack(self, message: ReceivedMessage, delay_s: float) -> None: ...
+
+    def ack_soon(self, message: ReceivedMessage) -> None: ...
+
+
+class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
+    """A message from a subscription. It is delivered again unless it is acknowledged before its deadline.
+
+    ``attempt`` counts its deliveries from 1 on; None where the broker does not.
+    """
+
+    incoming: Incoming
+    """As the driver handed it out."""
+    settling: Settling
+    is_settled: bool = False
+
+    @property
+    def body(self) -> bytes:
+        return self.incoming.body
+
+    @property
+    def key(self) -> bytes | None:
+        return self.incoming.key
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        return self.incoming.attributes
+
+    @property
+    def id(self) -> str:
+        """The broker's name for it, the same in every delivery."""
+        return self.incoming.id
+
+    @property
+    def attempt(self) -> int | None:
+        return self.incoming.attempt
+
+    @property
+    def ack_id(self) -> Any:
+        """What the driver settles it by."""
+        return self.incoming.ack_id
+
+    @property
+    def nackable(self) -> bool:
+        """Whether it can be given back."""
+        return self.settling.nackable
+
+    def ack(self) -> None:
+        """It is done: it is not delivered again. Returns when that is durable, or raises: ClaimLost where its deadline
+        has passed, FailedPrecondition where it was settled before. Calls at the same time go together."""
+        return self.settling.ack(self)
+
+    def nack(self, *, delay_s: float = 0.0) -> None:
+        """It failed: deliver it again, after the delay. Returns and raises as ``ack``; AckNotSupported where it is not
+        ``nackable``, or the broker cannot delay."""
+        return self.settling.nack(self, delay_s)
+
+    def ack_soon(self) -> None:
+        """As ``ack``, without waiting for it. Where it fails, the next ``receive`` of the subscription, or its
+        ``close``, raises the error."""
+        self.settling.ack_soon(self)
+
+    def as_(self, kind: type[T]) -> T:
+        """The broker's own object for it; InvalidArgument where it has none of this kind."""
+        return native(self.incoming.native, kind, self)
+
+    def __repr__(self) -> str:
+        return f"ReceivedMessage(id={self.id!r}, key={self.key!r}, attempt={self.attempt}, {len(self.body)} bytes)"

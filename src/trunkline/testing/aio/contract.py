@@ -1,0 +1,223 @@
+"""The driver by itself, without the library between: what the contract promises, and the library relies on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from time import monotonic
+from typing import Any, TypeAlias
+
+import pytest
+
+from trunkline import errors
+from trunkline.portable.aio.driver import AsyncDriverOpener, AsyncSubscriptionDriver, AsyncTopicDriver
+from trunkline.portable.driver import Incoming, Outgoing
+from trunkline.portable.plan import plan_subscription, plan_topic
+from trunkline.settings import SendSettings
+from trunkline.testing.aio.shim import Running, runs_by_itself
+from trunkline.testing.harness import Harness
+
+WHOLE = SendSettings().batch_messages_max
+"""As many messages as the library gives a driver in one call, unless it is told otherwise."""
+
+Settle: TypeAlias = Callable[[Sequence[Any]], Awaitable[Sequence[errors.TrunklineError | None] | None]]
+
+WAIT_S = 0.5
+"""How long a driver is told to wait, to see that it does."""
+
+
+@asynccontextmanager
+async def drivers(
+    harness: Harness, *, ordered: bool = False
+) -> AsyncIterator[tuple[AsyncTopicDriver, AsyncSubscriptionDriver]]:
+    """A new topic and a subscription of it, as the driver opens them; the test may close the subscription itself."""
+    topic_url = harness.create_topic()
+    to_send = plan_topic(topic_url, {}, ())
+    if ordered and to_send.driver.capabilities.lacks("ordering"):
+        pytest.skip("the driver has no ordering")
+    to_receive = plan_subscription(harness.create_subscription(topic_url, ordered=ordered), {}, ())
+    if True:  # ASYNC
+        sending, receiving = to_send.driver.aio, to_receive.driver.aio
+    else:
+        sending, receiving = to_send.driver.sync, to_receive.driver.sync
+    topic = await _opener(sending).open_topic(to_send.target)
+    subscription = await _opener(receiving).open_subscription(to_receive.target)
+    try:
+        yield topic, subscription
+    finally:
+        await topic.close()
+
+
+def _opener(opener: AsyncDriverOpener | None) -> AsyncDriverOpener:
+    if opener is None:
+        pytest.skip("the driver has no form for this world")
+    return opener
+
+
+@runs_by_itself
+class Contract:
+    """Every driver, without exception."""
+
+    async def test_a_batch_is_sent_whole_and_every_message_has_its_id(self, harness: Harness) -> None:
+        async with drivers(harness) as (topic, subscription):
+            messages = [Outgoing(b"%d" % number, b"k%d" % (number % 7), {"n": str(number)}) for number in range(WHOLE)]
+            ids = await topic.send_batch(messages)
+            assert all(isinstance(each, str) for each in ids)
+            assert len(set(ids)) == len(messages)
+            found = await _collect(subscription, len(messages), harness)
+            assert sorted(each.body for each in found) == sorted(each.body for each in messages)
+            assert {each.id for each in found} == set(ids)
+            await subscription.close()
+
+    async def test_a_batch_keeps_its_order_where_that_is_claimed(self, harness: Harness) -> None:
+        async with drivers(harness, ordered=True) as (topic, subscription):
+            _needs(subscription, "acks", "ordering")
+            await topic.send_batch([Outgoing(b"%d" % number, b"k%d" % (number % 50), {}) for number in range(WHOLE)])
+            found: list[int] = []
+            while len(found) < WHOLE:
+                batch = await subscription.receive_batch(WHOLE - len(found), harness.patience_s)
+                assert batch, f"{len(found)} of {WHOLE} messages have come"
+                found += [int(each.body) for each in batch]
+                await _done(subscription.ack, batch)
+            if subscription.capabilities.ordering == "topic":
+                assert found == list(range(WHOLE))
+            for key in range(50):
+                assert [number for number in found if number % 50 == key] == list(range(key, WHOLE, 50))
+            await subscription.close()
+
+    async def test_no_more_is_received_than_was_asked_for_and_none_is_no_wait(self, harness: Harness) -> None:
+        async with drivers(harness) as (topic, subscription):
+            assert list(await subscription.receive_batch(5, 0.0)) == []
+            await topic.send_batch([Outgoing(b"%d" % number, None, {}) for number in range(10)])
+            for wanted in (1, 3):
+                assert 1 <= len(await subscription.receive_batch(wanted, harness.patience_s)) <= wanted
+            await subscription.close()
+
+    async def test_a_receive_waits_as_long_as_it_is_told(self, harness: Harness) -> None:
+        """The library calls it again and again: a driver that does not wait would keep a processor busy. Counted, and
+        not timed: one call fills the time, or two where clocks differ."""
+        async with drivers(harness) as (_, subscription):
+            calls, deadline = 0, monotonic() + WAIT_S
+            while monotonic() < deadline:
+                assert list(await subscription.receive_batch(1, WAIT_S)) == []
+                calls += 1
+            assert calls <= 2, f"{calls} receives of {WAIT_S:g} s each have ended within {WAIT_S:g} s"
+            await subscription.close()
+
+    async def test_a_receive_that_waits_gets_what_is_sent_meanwhile(self, harness: Harness) -> None:
+        async with drivers(harness) as (topic, subscription):
+            for body in (b"1", b"2", b"3"):
+                waiting = Running(lambda: subscription.receive_batch(10, harness.patience_s))
+                await waiting.begin()
+                await topic.send_batch([Outgoing(body, None, {})])
+                found = await waiting.result(harness.patience_s * 2)
+                assert [each.body for each in found] == [body]
+                if subscription.capabilities.acks:
+                    await _done(subscription.ack, found)
+            await subscription.close()
+
+    async def test_an_ack_is_answered_while_a_receive_waits(self, harness: Harness) -> None:
+        async with drivers(harness) as (topic, subscription):
+            _needs(subscription, "acks")
+            await topic.send_batch([Outgoing(b"%d" % number, None, {}) for number in range(5)])
+            found = await _collect(subscription, 5, harness)
+            waiting = Running(lambda: subscription.receive_batch(1, harness.patience_s * 10))
+            await waiting.begin()
+            for each in found:
+                await Running(partial(_done, subscription.ack, [each])).result(harness.patience_s)
+            await topic.send_batch([Outgoing(b"last", None, {})])
+            assert [each.body for each in await waiting.result(harness.patience_s)] == [b"last"]
+            await subscription.close()
+
+    async def test_what_is_released_comes_again_and_is_not_counted(self, harness: Harness) -> None:
+        async with drivers(harness) as (topic, subscription):
+            _needs(subscription, "acks")
+            await topic.send_batch([Outgoing(b"x", None, {})])
+            for _ in range(3):
+                (found,) = await _collect(subscription, 1, harness)
+                assert found.attempt in (None, 1)
+                await subscription.release([found.ack_id])
+            await subscription.close()
+
+    async def test_a_whole_batch_is_released(self, harness: Harness) -> None:
+        async with drivers(harness) as (topic, subscription):
+            _needs(subscription, "acks")
+            found = await _sent_and_collected(topic, subscription, harness)
+            await subscription.release([each.ack_id for each in found])
+            again = await _collect(subscription, WHOLE, harness)
+            assert {each.body for each in again} == {each.body for each in found}
+            assert {each.attempt for each in again} <= {None, 1}
+            await subscription.close()
+
+    async def test_a_whole_batch_is_given_back(self, harness: Harness) -> None:
+        async with drivers(harness) as (topic, subscription):
+            _needs(subscription, "acks", "nack")
+            found = await _sent_and_collected(topic, subscription, harness)
+            await _done(lambda ack_ids: subscription.nack(ack_ids, 0.0), found)
+            again = await _collect(subscription, WHOLE, harness)
+            assert {each.body for each in again} == {each.body for each in found}
+            await subscription.close()
+
+    async def test_a_whole_batch_is_acknowledged(self, harness: Harness) -> None:
+        async with drivers(harness) as (topic, subscription):
+            _needs(subscription, "acks")
+            await _done(subscription.ack, await _sent_and_collected(topic, subscription, harness))
+            harness.pass_time(harness.ack_deadline_s * 2)
+            assert list(await subscription.receive_batch(5, harness.quiet_s)) == []
+            await subscription.close()
+
+    async def test_S2_19_a_receive_that_waits_ends_at_once_when_it_is_cancelled(self, harness: Harness) -> None:
+        """The next one goes on as if nothing had been."""
+        async with drivers(harness) as (topic, subscription):
+            if True:  # ASYNC
+                waiting = Running(lambda: subscription.receive_batch(1, harness.patience_s * 3))
+                await waiting.begin()
+                await waiting.cancelled(harness.patience_s)
+            await topic.send_batch([Outgoing(b"x", None, {})])
+            assert [each.body for each in await _collect(subscription, 1, harness)] == [b"x"]
+            await subscription.close()
+
+    async def test_S2_20_a_receive_that_waits_ends_at_once_when_it_is_closed(self, harness: Harness) -> None:
+        async with drivers(harness) as (_, subscription):
+            waiting = Running(lambda: _received_or_closed(subscription, harness.patience_s * 3))
+            await waiting.begin()
+            await Running(subscription.close).result(harness.patience_s)
+            assert await waiting.result(harness.patience_s) == []
+
+
+async def _received_or_closed(subscription: AsyncSubscriptionDriver, wait_s: float) -> list[Incoming]:
+    try:
+        return list(await subscription.receive_batch(1, wait_s))
+    except errors.Closed:
+        return []
+
+
+def _needs(subscription: AsyncSubscriptionDriver, *capabilities: str) -> None:
+    for name in capabilities:
+        if subscription.capabilities.lacks(name):
+            pytest.skip(f"the driver has no {name}")
+
+
+async def _sent_and_collected(
+    topic: AsyncTopicDriver, subscription: AsyncSubscriptionDriver, harness: Harness
+) -> list[Incoming]:
+    """As many messages as the library settles in one call, in hand."""
+    await topic.send_batch([Outgoing(b"%d" % number, None, {}) for number in range(WHOLE)])
+    return await _collect(subscription, WHOLE, harness)
+
+
+async def _collect(subscription: AsyncSubscriptionDriver, count: int, harness: Harness) -> list[Incoming]:
+    """So many messages, in as many batches as it takes."""
+    found: list[Incoming] = []
+    while len(found) < count:
+        batch = await subscription.receive_batch(count - len(found), harness.patience_s)
+        assert batch, f"{count} messages were sent, and {len(found)} came within {harness.patience_s:g} s"
+        found += batch
+    return found
+
+
+async def _done(settle: Settle, messages: Sequence[Incoming]) -> None:
+    """Settle them in one call, which must say of each that it is done."""
+    answers = await settle([each.ack_id for each in messages])
+    assert answers is None or list(answers) == [None] * len(messages)

@@ -1,0 +1,214 @@
+# Generated from tests/aio/test_portable_send.py by tools/twins.py (make fix). Change the source, not this file.
+"""Sending through the portable API: callers share batches, each gets its own answer, what may pass is tried again."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.sync.scripted import ScriptedTopic
+from tests.sync.shim import Gate, at_once, wait_until
+from trunkline import Message, errors
+from trunkline.portable.sync.topic import Topic
+from trunkline.testing.sync.shim import Running
+
+PATIENCE_S = 30.0
+
+
+def in_line(topic: Topic, count: int) -> bool:
+    """Whether so many wait behind the batch that is under way."""
+    return len(topic._lane._line) == count
+
+
+def test_S2_18_sends_at_the_same_time_share_batches() -> None:
+    """Method: nine come while the first is under way; they are the second batch, in their order."""
+    driver = ScriptedTopic(gate=Gate())
+    assert driver.gate is not None
+    topic = driver.opened()
+    first = Running(lambda: topic.send(b"0"))
+    wait_until(lambda: driver.batches == [[b"0"]])
+    others = []
+    for number in range(1, 10):
+        others.append(Running(partial(topic.send, b"%d" % number)))
+        wait_until(partial(in_line, topic, number))
+    driver.gate.open()
+    assert first.result(PATIENCE_S) == "id-0"
+    assert [each.result(PATIENCE_S) for each in others] == [f"id-{number}" for number in range(1, 10)]
+    assert driver.batches == [[b"0"], [b"%d" % number for number in range(1, 10)]]
+    topic.close()
+
+
+def gathered(topic_bodies: list[bytes], driver: ScriptedTopic, **options: Any) -> list[object]:
+    """Send a first message that the gate holds, the others behind it, then open the gate: what each send came to."""
+    driver.gate = gate = Gate()
+    topic = driver.opened(**options)
+
+    def sent(body: bytes) -> object:
+        try:
+            return topic.send(body)
+        except errors.TrunklineError as error:
+            return error
+
+    first = Running(lambda: sent(b"first"))
+    wait_until(lambda: gate.count == 1)
+    running = []
+    for place, body in enumerate(topic_bodies, 1):
+        running.append(Running(partial(sent, body)))
+        wait_until(partial(in_line, topic, place))
+    gate.open()
+    assert first.result(PATIENCE_S) == "id-first"
+    found = [each.result(PATIENCE_S) for each in running]
+    topic.close()
+    return found
+
+
+def test_S2_18_one_bad_message_fails_its_own_sender_and_no_other() -> None:
+    driver = ScriptedTopic()
+    driver.refused[b"bad"] = errors.TooLarge("too large")
+    found = gathered([b"1", b"bad", b"2"], driver)
+    assert found == ["id-1", driver.refused[b"bad"], "id-2"]
+    assert driver.batches[1:] == [[b"1", b"bad", b"2"], [b"1"], [b"bad"], [b"2"]]
+
+
+def test_S2_18_a_driver_may_answer_for_each_message() -> None:
+    refused = errors.InvalidArgument("not this one")
+    driver = ScriptedTopic([None, ["a", refused, "c"]])
+    assert gathered([b"1", b"2", b"3"], driver) == ["a", refused, "c"]
+
+
+def test_a_batch_is_bounded_by_count_and_by_bytes() -> None:
+    driver = ScriptedTopic()
+    gathered([b"1", b"2", b"3", b"4", b"5"], driver, batch_messages_max=2)
+    assert driver.batches[1:] == [[b"1", b"2"], [b"3", b"4"], [b"5"]]
+    driver = ScriptedTopic()
+    gathered([b"1" * 50, b"2" * 50, b"3" * 300, b"4"], driver, batch_bytes_max=200)
+    assert driver.batches[1:] == [[b"1" * 50, b"2" * 50], [b"3" * 300], [b"4"]]
+
+
+def test_S2_25_what_may_pass_is_tried_again_and_the_rest_is_not() -> None:
+    away = errors.Unavailable("away")
+    driver = ScriptedTopic([away, errors.Conflict("in the way"), ["done"]])
+    with driver.opened() as topic:
+        assert topic.send(b"1") == "done"
+        assert driver.batches == [[b"1"]] * 3
+        for final in (errors.NotFound, errors.PermissionDenied, errors.OutcomeUnknown, errors.DeadlineExceeded):
+            driver.script.append(final("no"))
+            with pytest.raises(final):
+                topic.send(b"2")
+    assert driver.batches[3:] == [[b"2"]] * 4
+
+
+def test_S2_25_of_a_batch_only_what_failed_is_sent_again() -> None:
+    driver = ScriptedTopic([None, ["a", errors.Unavailable("busy"), errors.NotFound("gone")], ["b"]])
+    found = gathered([b"1", b"2", b"3"], driver)
+    assert found[:2] == ["a", "b"]
+    assert isinstance(found[2], errors.NotFound)
+    assert driver.batches[1:] == [[b"1", b"2", b"3"], [b"2"]]
+
+
+def test_S2_25_what_does_not_pass_is_raised_after_the_deadline() -> None:
+    driver = ScriptedTopic([errors.Unavailable("away")] * 1_000)
+    with driver.opened(deadline_s=0.1) as topic:
+        with pytest.raises(errors.Unavailable):
+            topic.send(b"1")
+    assert 1 < len(driver.batches) < 1_000
+
+
+def test_send_wait_gathers_until_the_batch_is_full() -> None:
+    """Method: the wait is a minute, and nobody waits a minute: the third message makes the batch full."""
+    driver = ScriptedTopic()
+    topic = driver.opened(send_wait_s=60, batch_messages_max=3)
+    sends = [partial(topic.send, b"%d" % number) for number in range(3)]
+    assert sorted(at_once(*sends)) == ["id-0", "id-1", "id-2"]
+    assert [len(batch) for batch in driver.batches] == [3]
+    waiting = Running(lambda: topic.send(b"3"))
+    wait_until(lambda: topic._lane._full is not None)
+    topic.close()
+    assert waiting.result(PATIENCE_S) == "id-3"
+
+
+def test_send_wait_ends_by_itself() -> None:
+    driver = ScriptedTopic()
+    with driver.opened(send_wait_s=0.001) as topic:
+        assert topic.send(b"1") == "id-1"
+
+
+def test_what_waits_in_line_is_bounded_and_late_ones_are_told() -> None:
+    driver = ScriptedTopic(gate=Gate())
+    assert driver.gate is not None
+    topic = driver.opened(buffer_bytes_max=100)
+    under_way = Running(lambda: topic.send(b"0"))
+    wait_until(lambda: len(driver.batches) == 1)
+    in_line = Running(lambda: topic.send(b"1" * 100))
+    wait_until(lambda: len(topic._lane._line) == 1)
+    topic._lane._deadline_s = 0.01
+    with pytest.raises(errors.DeadlineExceeded, match="buffer_bytes_max"):
+        topic.send(b"2")
+    topic._lane._deadline_s = PATIENCE_S
+    for_room = Running(lambda: topic.send(b"3"))
+    wait_until(lambda: len(topic._lane._for_room) == 2)
+    driver.gate.open()
+    for each in (under_way, in_line, for_room):
+        each.result(PATIENCE_S)
+    topic.close()
+
+
+def test_who_waits_in_line_behind_a_driver_that_hangs_is_told() -> None:
+    driver = ScriptedTopic(gate=Gate())
+    assert driver.gate is not None
+    topic = driver.opened(deadline_s=0.05)
+    stuck = Running(lambda: topic.send(b"0"))
+    wait_until(lambda: len(driver.batches) == 1)
+    with pytest.raises(errors.DeadlineExceeded, match="waited in line"):
+        topic.send(b"1")
+    driver.gate.open()
+    assert stuck.result(PATIENCE_S) == "id-0"
+    topic.close()
+
+
+def test_S2_29_before_send_comes_once_and_after_send_only_on_success() -> None:
+    before: list[Message] = []
+    after: list[tuple[bytes, str]] = []
+    driver = ScriptedTopic([errors.Unavailable("away"), None, errors.NotFound("gone")])
+
+    def stamp(message: Message) -> Message:
+        before.append(message)
+        return Message(message.body + b"!", attributes={"stamped": "yes"})
+
+    topic = driver.opened(before_send=stamp, after_send=lambda message, found: after.append((message.body, found)))
+    assert topic.send(b"1") == "id-1!"
+    with pytest.raises(errors.NotFound):
+        topic.send(Message(b"2"))
+    assert before == [Message(b"1"), Message(b"2")]
+    assert after == [(b"1!", "id-1!")]
+    assert driver.batches == [[b"1!"], [b"1!"], [b"2!"]]
+    topic.close()
+
+
+def test_S2_29_a_hook_that_raises_before_stops_the_send_and_after_does_not_undo_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    driver = ScriptedTopic()
+
+    def refuse(message: Message) -> None:
+        raise ValueError(f"not {message.body!r}")
+
+    with driver.opened(before_send=refuse) as topic:
+        with pytest.raises(ValueError, match="not b'1'"):
+            topic.send(b"1")
+    assert driver.batches == []
+    with caplog.at_level(logging.ERROR):
+        with driver.opened(after_send=lambda message, found: refuse(message)) as topic:
+            assert topic.send(b"1") == "id-1"
+    assert "after_send failed" in caplog.text
+
+
+def test_S2_29_the_brokers_own_object_can_be_had() -> None:
+    driver = ScriptedTopic()
+    with driver.opened() as topic:
+        assert topic.as_(ScriptedTopic) is driver
+        with pytest.raises(errors.InvalidArgument, match="has a ScriptedTopic, not a int"):
+            topic.as_(int)
