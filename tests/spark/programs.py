@@ -22,6 +22,9 @@ import pytest
 DEADLINE_S = 300.0
 """After that a program counts as stuck; two cores may be shared by many."""
 
+OWN_UV = Path(__file__).parents[2] / ".tools" / "uv" / "bin"
+"""Where `make setup` has put uv. The project's own environment has no pip."""
+
 
 def run_program(code: str, **environ: str) -> str:
     """What a Python program prints. It must end well."""
@@ -85,7 +88,7 @@ def packages(*requirements: str) -> Path:
     """A folder with packages that are not installed, fetched once a run; skips where no index is in reach."""
     folder = Path(tempfile.mkdtemp(prefix="trunkline-packages-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    uv = shutil.which("uv")
+    uv = shutil.which("uv", path=os.pathsep.join([str(OWN_UV), os.environ.get("PATH", "")]))
     installer = [uv, "pip"] if uv else [sys.executable, "-m", "pip"]
     python = ["--python", sys.executable] if uv else []
     command = [*installer, "install", "--quiet", *python, "--target", str(folder), *requirements]
