@@ -125,7 +125,9 @@ def test_psql_publishes_in_a_transaction(tl: Client, db_url: str, heard: Callabl
         "begin; insert into business values (1); select trunkline.outbox_publish('orders', 'undone'); rollback;"
         "begin; insert into business values (2); select trunkline.outbox_publish('orders', 'kept'); commit;"
     )
-    psql = locate().program("psql")
+    psql = locate().directory / "psql"
+    if not psql.exists():
+        pytest.skip("no psql beside the server's binaries")
     subprocess.run([psql, "-X", "-v", "ON_ERROR_STOP=1", "-d", db_url], input=script, text=True, check=True)
     tl.ring("orders")
     assert heard() == [b"kept"]
