@@ -309,6 +309,6 @@ if True:  # ASYNC
     async def test_a_driver_that_hangs_is_an_outcome_unknown() -> None:
         driver = ScriptedSubscription(1)
         driver.on_receive = Gate().wait
-        async with driver.opened(deadline_s=0.05) as subscription:
+        async with driver.opened(deadline_s=0.5) as subscription:
             with pytest.raises(errors.OutcomeUnknown):
                 await subscription.receive(wait_s=0)
