@@ -110,6 +110,7 @@ def test_writers_and_readers_behind_a_network_that_breaks_all_the_time(
         load.wait_for_progress(10)
         proxy.by_chance(seed, 0.2, [fault for fault in Fault if fault not in SILENT])
         load.run_for(duration_s)
+        wait_until(lambda: load.failures or len(proxy.hits) > 10, "more than ten are cut")
         proxy.by_chance(seed, 0, [])
         proxy.deliver_late()
         history = load.finish(db_url)
