@@ -332,7 +332,7 @@ async def test_a_handler_that_does_not_return_ends_the_app_and_its_record_goes_t
     app, other, gate = app_of(db_url), app_of(db_url), Gate()
     seen: list[bytes] = []
 
-    @app.on("orders", group="billing", concurrency=2, create=True, settings=settings(handler_timeout_s=2))
+    @app.on("orders", group="billing", concurrency=2, create=True, settings=settings(handler_timeout_s=1))
     async def bill(record: Record) -> None:
         if record.payload == b"stuck":
             await gate.wait()
@@ -477,7 +477,7 @@ async def test_exactly_once_a_handler_that_does_not_return_ends_the_app(db_url: 
     make_effects(db_url)
     app, gate, insert = app_of(db_url), Gate(), write()
 
-    @app.on("orders", group="billing", create=True, delivery="exactly_once", settings=settings(handler_timeout_s=2))
+    @app.on("orders", group="billing", create=True, delivery="exactly_once", settings=settings(handler_timeout_s=1))
     async def bill(record: Record, conn: AsyncConnection[Any]) -> None:
         await insert(record, conn)
         if record.payload == b"2":

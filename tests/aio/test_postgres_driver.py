@@ -448,7 +448,7 @@ async def test_a_server_that_swallows_everything_ends_each_call_by_its_deadline(
     with pytest.raises(away):
         await message.ack()
     with pytest.raises(away):
-        await subscription.receive()
+        await subscription.receive(wait_s=1)
     with pytest.raises(away):
         await trunkline.aio.open_topic(place(url, "orders", deadline_s="1s"))
     await topic.close()

@@ -333,7 +333,7 @@ def test_a_handler_that_does_not_return_ends_the_app_and_its_record_goes_to_anot
     app, other, gate = app_of(db_url), app_of(db_url), Gate()
     seen: list[bytes] = []
 
-    @app.on("orders", group="billing", concurrency=2, create=True, settings=settings(handler_timeout_s=2))
+    @app.on("orders", group="billing", concurrency=2, create=True, settings=settings(handler_timeout_s=1))
     def bill(record: Record) -> None:
         if record.payload == b"stuck":
             gate.wait()
@@ -478,7 +478,7 @@ def test_exactly_once_a_handler_that_does_not_return_ends_the_app(db_url: str) -
     make_effects(db_url)
     app, gate, insert = app_of(db_url), Gate(), write()
 
-    @app.on("orders", group="billing", create=True, delivery="exactly_once", settings=settings(handler_timeout_s=2))
+    @app.on("orders", group="billing", create=True, delivery="exactly_once", settings=settings(handler_timeout_s=1))
     def bill(record: Record, conn: Connection[Any]) -> None:
         insert(record, conn)
         if record.payload == b"2":

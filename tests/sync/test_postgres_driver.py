@@ -446,7 +446,7 @@ def test_a_server_that_swallows_everything_ends_each_call_by_its_deadline(
     with pytest.raises(away):
         message.ack()
     with pytest.raises(away):
-        subscription.receive()
+        subscription.receive(wait_s=1)
     with pytest.raises(away):
         trunkline.open_topic(place(url, "orders", deadline_s="1s"))
     topic.close()
