@@ -88,7 +88,9 @@ def make_database(
     def make() -> str:
         name = next(database_names)
         with psycopg.connect(server.url, autocommit=True) as connection:
-            statement = sql.SQL("create database {} template {}")
+            # File by file, as before version 15: for a database that lies in memory that takes half the time.
+            how = " strategy file_copy" if connection.info.server_version >= 150_000 else ""
+            statement = sql.SQL("create database {} template {}" + how)
             connection.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
         made.append(name)
         return database_url(name)

@@ -22,7 +22,7 @@ async def pause() -> None:
     await asyncio.sleep(LOOK_S)
 
 
-async def wait_until(condition: Callable[[], bool], bound_s: float = 30) -> None:
+async def wait_until(condition: Callable[[], bool], bound_s: float = 60) -> None:
     """Let others run until a condition holds; the bound only guards against hanging."""
     async with asyncio.timeout(bound_s):
         while not condition():

@@ -24,8 +24,8 @@ def settings(**changes: Any) -> HandlerSettings:
 
 
 def app_of(db_url: str) -> trunkline.aio.App:
-    """An app that notices lost members within a second."""
-    return trunkline.aio.App(db_url, settings=ClientSettings(heartbeat_s=0.2, session_timeout_s=1.0))
+    """An app that soon notices who comes and goes; one that is merely slow is not taken for dead."""
+    return trunkline.aio.App(db_url, settings=ClientSettings(heartbeat_s=0.2, session_timeout_s=60.0))
 
 
 def cursors(db_url: str, group: str = "billing") -> dict[int, int]:
@@ -304,8 +304,7 @@ async def test_two_apps_share_the_partitions_and_one_that_ends_hands_them_over(d
 async def test_a_partition_moves_to_a_new_app_without_waiting_for_records_that_have_not_begun(db_url: str) -> None:
     await publish(db_url, Message(b"slow", partition=0), partitions=2)
     # The consumer's own patience with what is in hand is longer than the test's.
-    patient = ClientSettings(heartbeat_s=0.2, session_timeout_s=60.0)
-    apps, gate = [trunkline.aio.App(db_url, settings=patient) for _ in range(2)], Gate()
+    apps, gate = [app_of(db_url) for _ in range(2)], Gate()
     seen: list[tuple[int, bytes]] = []
 
     def handle(number: int) -> None:
@@ -333,7 +332,7 @@ async def test_a_handler_that_does_not_return_ends_the_app_and_its_record_goes_t
     app, other, gate = app_of(db_url), app_of(db_url), Gate()
     seen: list[bytes] = []
 
-    @app.on("orders", group="billing", concurrency=2, create=True, settings=settings(handler_timeout_s=0.2))
+    @app.on("orders", group="billing", concurrency=2, create=True, settings=settings(handler_timeout_s=1))
     async def bill(record: Record) -> None:
         if record.payload == b"stuck":
             await gate.wait()
@@ -478,7 +477,7 @@ async def test_exactly_once_a_handler_that_does_not_return_ends_the_app(db_url: 
     make_effects(db_url)
     app, gate, insert = app_of(db_url), Gate(), write()
 
-    @app.on("orders", group="billing", create=True, delivery="exactly_once", settings=settings(handler_timeout_s=0.2))
+    @app.on("orders", group="billing", create=True, delivery="exactly_once", settings=settings(handler_timeout_s=1))
     async def bill(record: Record, conn: AsyncConnection[Any]) -> None:
         await insert(record, conn)
         if record.payload == b"2":

@@ -10,7 +10,7 @@ import trunkline.aio
 from trunkline import ClientSettings, ConsumerSettings, HandlerSettings, errors
 from trunkline.aio import AsyncClient, AsyncConsumer
 
-QUICK = ClientSettings(heartbeat_s=0.1, session_timeout_s=0.5)
+QUICK = ClientSettings(heartbeat_s=0.1, session_timeout_s=60.0)
 
 
 def only(*partitions: int) -> ConsumerSettings:

@@ -92,7 +92,7 @@ def test_a_cycle_takes_as_many_as_it_inserts(db_url: str, side: QueueSide) -> No
 def test_a_worker_that_is_given_some_time_waits_for_what_is_to_come(db_url: str, side: QueueSide) -> None:
     side.create(db_url, 1, PARTITIONS)
     side.open_queue(db_url, 1, DEADLINE_S)
-    worker = Empty(side, db_url, 1, Desk(0, 10, 10, DEADLINE_S), jointly=True, duration_s=1.0)
+    worker = Empty(side, db_url, 1, Desk(0, 10, 10, DEADLINE_S), jointly=True, duration_s=3.0)
     writer = Feed(side, db_url, 1, 0, PARTITIONS, 10, duration_s=0.2)
     jobs: list[Job[Any]] = [worker, writer]
     with Crew(2) as crew:

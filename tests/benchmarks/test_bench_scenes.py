@@ -25,7 +25,7 @@ from benchmarks.sides import topic_name
 from benchmarks.stamps import stamped
 
 PAYLOADS = Payloads("json", 0, distinct=64)
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Modules of tests may use tests/cli/told.py.
 IMPORTS = os.pathsep.join([str(Path(trunkline.__file__).parents[1]), str(ROOT)])
 COMMAND = (sys.executable, "-c", "from trunkline.cli.main import main; main()")
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 
 Run = Callable[..., Result]
 Start = Callable[..., "subprocess.Popen[bytes]"]

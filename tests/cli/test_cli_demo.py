@@ -39,7 +39,7 @@ def started(start: Start, place: Path, monkeypatch: pytest.MonkeyPatch) -> Start
 def test_it_ends_with_a_summary_and_leaves_nothing(started: Start, place: Path, tmp_path: Path) -> None:
     plot = tmp_path / "demo.png"
     process = started("demo", "--seconds", "3", "--without-spark", "--plot", str(plot))
-    said, complained = (text.decode() for text in process.communicate(timeout=60))
+    said, complained = (text.decode() for text in process.communicate(timeout=DEADLINE_S))
     assert process.returncode == 0, complained
     published = re.search(r"Published  ([\d,]+) orders", said)
     assert published is not None
@@ -52,7 +52,7 @@ def test_it_ends_with_a_summary_and_leaves_nothing(started: Start, place: Path, 
 
 
 def test_with_spark_every_minute_is_right(started: Start, place: Path, tmp_path: Path) -> None:
-    process = started("demo", "--seconds", "15", "--plot", str(tmp_path / "demo.png"))
+    process = started("demo", "--seconds", "8", "--plot", str(tmp_path / "demo.png"))
     said, complained = (text.decode() for text in process.communicate(timeout=600))
     assert process.returncode == 0, said + complained
     published = re.search(r"Published  ([\d,]+) orders", said)

@@ -58,7 +58,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Writes a module with a handler, and a file of a worker for it, into the current folder; the file's name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRUNKLINE_HEARTBEAT_S", "0.2")
-    monkeypatch.setenv("TRUNKLINE_SESSION_TIMEOUT_S", "1")
+    monkeypatch.setenv("TRUNKLINE_SESSION_TIMEOUT_S", "5")
 
     def write(text: str = "", more: str = "", *, config: str = CONFIG) -> str:
         module = next(NAMES)

@@ -53,7 +53,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     monkeypatch.chdir(tmp_path)
     # A process that is gone is noticed soon.
     monkeypatch.setenv("TRUNKLINE_HEARTBEAT_S", "0.2")
-    monkeypatch.setenv("TRUNKLINE_SESSION_TIMEOUT_S", "1")
+    monkeypatch.setenv("TRUNKLINE_SESSION_TIMEOUT_S", "3")
 
     def write(text: str) -> str:
         name = next(NAMES)

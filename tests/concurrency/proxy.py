@@ -29,6 +29,8 @@ from trunkline.client.sync import connection as sync
 QUERY, SYNC, EXECUTE, PASSWORD, TERMINATE, FLUSH = b"Q", b"S", b"E", b"p", b"X", b"H"
 READY, IDLE = b"Z", b"I"
 RINGER = b"\0trunkline ringer\0"
+GUARD_S = 60.0
+"""It only guards against hanging."""
 ENDS_REQUEST = {QUERY, SYNC, PASSWORD, TERMINATE, FLUSH}
 
 
@@ -130,13 +132,13 @@ class Proxy:
     def __enter__(self) -> Proxy:
         self._thread.start()
         listening = asyncio.run_coroutine_threadsafe(self._listen(), self._loop)
-        listening.result(10)
+        listening.result(GUARD_S)
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(GUARD_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(GUARD_S)
         self._loop.close()
 
     def _run(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import cycle
 
 import psycopg
@@ -17,7 +17,7 @@ import trunkline.aio
 from tests.checker.history import Recorder, Sent
 from tests.checker.invariants import CHECKS, assert_clean
 from tests.concurrency.proxy import Fault, Proxy, as_if_direct, between
-from tests.concurrency.sessions import WAIT_S, wait_until
+from tests.concurrency.sessions import WAIT_S, own_time, wait_until
 from tests.concurrency.workload import client_writer, reader, running, whole_log
 from trunkline.client.sync.client import Client
 from trunkline.errors import DeadlineExceeded, OutcomeUnknown, TrunklineError
@@ -110,6 +110,7 @@ def test_writers_and_readers_behind_a_network_that_breaks_all_the_time(
         load.wait_for_progress(10)
         proxy.by_chance(seed, 0.2, [fault for fault in Fault if fault not in SILENT])
         load.run_for(duration_s)
+        wait_until(lambda: load.failures or len(proxy.hits) > 10, "more than ten are cut")
         proxy.by_chance(seed, 0, [])
         proxy.deliver_late()
         history = load.finish(db_url)
@@ -171,7 +172,7 @@ def test_closing_while_an_outcome_is_open_does_not_claim_that_nothing_was_writte
     assert _end(db_url) == 3
 
 
-@pytest.mark.parametrize("deadline_s", [0.6, pytest.param(2.5, marks=pytest.mark.chaos)])
+@pytest.mark.parametrize("deadline_s", [2.0, pytest.param(4.0, marks=pytest.mark.chaos)])
 def test_a_black_holed_server_is_an_error_within_the_deadline(proxied: tuple[Proxy, str], deadline_s: float) -> None:
     """Nothing comes back from the server any more, not even an end. Publishing, reading and asking, on the connection
     that is there and on new ones, end with a typed error within deadline + 1 s; when the network is back, so are we."""
@@ -185,17 +186,16 @@ def test_a_black_holed_server_is_an_error_within_the_deadline(proxied: tuple[Pro
             lambda: tl.publish("t", b"lost"),
             lambda: tl.read("t"),
         ):
-            begun = time.monotonic()
-            with pytest.raises((OutcomeUnknown, DeadlineExceeded)):
+            with own_time() as took, pytest.raises((OutcomeUnknown, DeadlineExceeded)):
                 call()
-            assert time.monotonic() - begun < deadline_s + 1
+            assert took() < deadline_s + 1
         proxy.darken(dark=False)
         after = tl.publish("t", b"after")
         assert tl.read("t", offset=after.offset)[0].payload == b"after"
         assert [record.payload for record in tl.read("t")].count(b"after") == 1
 
 
-SHORT = ClientSettings(deadline_s=1.0, lock_timeout_s=0.2)
+SHORT = ClientSettings(deadline_s=2.0, lock_timeout_s=0.2)
 
 
 def _outcome(recorder: Recorder, payload: bytes, invoked: int, error: TrunklineError) -> None:
@@ -212,16 +212,16 @@ def test_many_callers_of_one_client_all_end_within_the_deadline(db_url: str) -> 
     ends with a typed error by its own deadline, and what says that it was not written is not in the log."""
     recorder = Recorder()
     took: list[float] = []
-    with trunkline.connect(db_url, settings=SHORT) as tl, psycopg.connect(db_url) as holder:
+    with own_time() as now, trunkline.connect(db_url, settings=SHORT) as tl, psycopg.connect(db_url) as holder:
         tl.create_topic("t")
         tl.publish("t", b"before")
         holder.execute("select trunkline.log_publish('t', 'held')")
 
         def caller(number: int) -> None:
-            begun, invoked = time.monotonic(), recorder.tick()
+            begun, invoked = now(), recorder.tick()
             with pytest.raises(TrunklineError) as raised:
                 tl.publish("t", b"%d" % number)
-            took.append(time.monotonic() - begun)
+            took.append(now() - begun)
             _outcome(recorder, b"%d" % number, invoked, raised.value)
 
         threads = [threading.Thread(target=caller, args=(number,)) for number in range(12)]
@@ -245,11 +245,11 @@ async def test_many_callers_of_one_async_client_all_end_within_the_deadline(db_u
         await tl.publish("t", b"before")
         with psycopg.connect(db_url) as holder:
             holder.execute("select trunkline.log_publish('t', 'held')")
-            begun = time.monotonic()
-            results = await asyncio.gather(
-                *(tl.publish("t", b"%d" % number) for number in range(12)), return_exceptions=True
-            )
-            assert time.monotonic() - begun < SHORT.deadline_s + 1
+            with own_time() as took:
+                results = await asyncio.gather(
+                    *(tl.publish("t", b"%d" % number) for number in range(12)), return_exceptions=True
+                )
+            assert took() < SHORT.deadline_s + 1
             assert {type(result) for result in results} <= {DeadlineExceeded, OutcomeUnknown}
             holder.rollback()
         await tl.publish("t", b"after")
@@ -258,14 +258,14 @@ async def test_many_callers_of_one_async_client_all_end_within_the_deadline(db_u
 async def test_a_caller_is_not_ended_by_the_deadline_of_another(db_url: str) -> None:
     """Callers share a batch that waits for a held partition. The first one's time ends; the second came later, and is
     served when the partition becomes free within its own time."""
-    settings = ClientSettings(deadline_s=2.0, lock_timeout_s=0.2)
+    settings = ClientSettings(deadline_s=4.0, lock_timeout_s=0.2)
     async with trunkline.aio.connect(db_url, settings=settings) as tl:
         await tl.create_topic("t")
         await tl.publish("t", b"before")
         with psycopg.connect(db_url) as holder:
             holder.execute("select trunkline.log_publish('t', 'held')")
             first = asyncio.ensure_future(tl.publish("t", b"first"))
-            await asyncio.wait([first], timeout=1.0)
+            await asyncio.wait([first], timeout=settings.deadline_s * 0.75)
             second = asyncio.ensure_future(tl.publish("t", b"second"))
             with pytest.raises((DeadlineExceeded, OutcomeUnknown)):
                 await first
@@ -278,32 +278,34 @@ def test_a_publish_that_finds_its_segment_full_does_not_wait_long_for_the_roll(d
     """Somebody holds the topic's lock, so that the segment cannot be rolled now. The record is in the log: its publish
     returns by its deadline, and the segment is rolled when a later one finds it full."""
     small = TopicSettings(segment_bytes=65536)
-    settings = ClientSettings(deadline_s=1.0)
+    settings = ClientSettings(deadline_s=2.0)
     with trunkline.connect(db_url, settings=settings) as tl, psycopg.connect(db_url) as holder:
         topic = tl.create_topic("t", settings=small)
         tl.publish_many("t", [random.randbytes(500) for _ in range(250)])
         holder.execute("select trunkline.topic_lock(%s)", [topic.topic_id])
-        begun = time.monotonic()
-        tl.publish_many("t", [random.randbytes(500) for _ in range(10)])
-        assert time.monotonic() - begun < settings.deadline_s + 1
+        with own_time() as took:
+            tl.publish_many("t", [random.randbytes(500) for _ in range(10)])
+        assert took() < settings.deadline_s + 1
         holder.rollback()
         tl.publish_many("t", [random.randbytes(500) for _ in range(260)])
         wait_until(lambda: tl.topic("t").open_segment_id > topic.open_segment_id, "the topic has rolled")
 
 
-async def _cancelled_publish(tl: trunkline.aio.AsyncClient, payload: bytes, chance: random.Random) -> int | None:
+async def _cancelled_publish(
+    tl: trunkline.aio.AsyncClient, payload: bytes, chance: random.Random, now: Callable[[], float]
+) -> int | None:
     """Publish, and cancel it at some moment; the offset where it came first."""
     task = asyncio.ensure_future(tl.publish("t", payload))
     for _ in range(chance.randrange(6)):
         await asyncio.sleep(0)
     if chance.random() < 0.7:
         await asyncio.wait([task], timeout=chance.random() * 0.004)
-    begun = time.monotonic()
+    begun = now()
     task.cancel()
     try:
         return (await task).offset
     except asyncio.CancelledError:
-        assert time.monotonic() - begun < 1, "a cancelled call returns at once"
+        assert now() - begun < 1, "a cancelled call returns at once"
         return None
 
 
@@ -315,21 +317,22 @@ async def test_publishes_that_are_cancelled_near_commit_leave_no_duplicate_and_n
     the log once or not at all; those that returned are there; what is published next is not held up."""
     chance = random.Random(seed)
     recorder = Recorder()
-    async with trunkline.aio.connect(db_url) as tl:
-        await tl.create_topic("t")
-        for number in range(rounds):
-            payloads = [b"%d.%d" % (number, caller) for caller in range(chance.choice([1, 1, 3]))]
-            invoked = recorder.tick()
-            offsets = await asyncio.gather(*(_cancelled_publish(tl, payload, chance) for payload in payloads))
-            for payload, offset in zip(payloads, offsets, strict=True):
-                if offset is None:
-                    recorder.unknown("w", [Sent(payload)], invoked)
-                else:
-                    recorder.published("w", [Sent(payload)], invoked, [(0, offset)])
-            if number % 10 == 0:
-                async with asyncio.timeout(WAIT_S):
-                    at = await tl.publish("t", b"%d.after" % number)
-                recorder.published("w", [Sent(b"%d.after" % number)], recorder.tick(), [(0, at.offset)])
+    with own_time() as now:
+        async with trunkline.aio.connect(db_url) as tl:
+            await tl.create_topic("t")
+            for number in range(rounds):
+                payloads = [b"%d.%d" % (number, caller) for caller in range(chance.choice([1, 1, 3]))]
+                invoked = recorder.tick()
+                offsets = await asyncio.gather(*(_cancelled_publish(tl, payload, chance, now) for payload in payloads))
+                for payload, offset in zip(payloads, offsets, strict=True):
+                    if offset is None:
+                        recorder.unknown("w", [Sent(payload)], invoked)
+                    else:
+                        recorder.published("w", [Sent(payload)], invoked, [(0, offset)])
+                if number % 10 == 0:
+                    async with asyncio.timeout(WAIT_S):
+                        at = await tl.publish("t", b"%d.after" % number)
+                    recorder.published("w", [Sent(b"%d.after" % number)], recorder.tick(), [(0, at.offset)])
     history = recorder.finish(whole_log(db_url, "t"))
     unknown = {event.records[0].payload for event in history.publishes() if event.outcome == "unknown"}
     written = {record.payload for record in history.final[0].records}
@@ -378,7 +381,7 @@ async def test_a_cancelled_wait_for_a_connection_wakes_the_next_in_line(db_url: 
             a, b = asyncio.ensure_future(borrow()), asyncio.ensure_future(borrow())
             await asyncio.sleep(0)
             a.cancel()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             await b
         with pytest.raises(asyncio.CancelledError):
             await a
@@ -387,7 +390,7 @@ async def test_a_cancelled_wait_for_a_connection_wakes_the_next_in_line(db_url: 
 def test_a_failed_delete_does_not_make_the_producer_forget_its_numbers(db_url: str) -> None:
     """Deleting the topic fails because a transaction holds a partition. What is published afterwards is new, and is not
     taken for the producer's first record again."""
-    settings = ClientSettings(deadline_s=1, lock_timeout_s=0.1)
+    settings = ClientSettings(deadline_s=2, lock_timeout_s=0.1)
     with trunkline.connect(db_url, settings=settings) as tl, psycopg.connect(db_url) as holder:
         tl.create_topic("t")
         assert tl.publish("t", b"first").offset == 1

@@ -111,6 +111,7 @@ def test_partitions_are_added_and_segments_rolled_under_load(db_url: str, seed: 
         load.start(reader)
         load.start(_administrator)
         load.run_for(duration_s)
+        wait_until(lambda: load.failures or len(tl.offsets("t")) > 2, "a partition was added")
         history = load.finish()
         assert len(tl.offsets("t")) > 2
     assert_clean(history, [check for kind, check in CHECKS.items() if kind != "key-order"])

@@ -10,7 +10,9 @@ import pytest
 import trunkline
 from tests.checker.invariants import assert_clean
 from tests.concurrency import workload
+from tests.concurrency.sessions import wait_until
 from tests.concurrency.workload import Load, assert_no_deadlock, client_writer, deadlocks, reader, running, sql_writer
+from trunkline.client.sync.client import Client
 from trunkline.settings import ClientSettings, TopicSettings
 
 DURATIONS = [pytest.param(2.5, id="short"), pytest.param(60.0, id="long", marks=pytest.mark.chaos)]
@@ -30,6 +32,7 @@ def test_S0_03_writers_on_one_partition_leave_no_gap_and_lose_nothing(
         load.start(client_writer, times=4)
         load.start(sql_writer)
         load.start(reader, times=2)
+        load.wait_for_progress(51)
         load.run_for(duration_s)
         history = load.finish()
     assert_clean(history)
@@ -64,6 +67,13 @@ def _maintenance(load: Load, name: str, chance: random.Random) -> None:
             tl.retention_run(load.topic)
 
 
+def _has_rolled(tl: Client, first_segment_id: int) -> bool:
+    """So often that little of it is left, in every partition."""
+    description = tl.describe_topic("t")
+    rolls = description.topic.open_segment_id - first_segment_id
+    return rolls >= 20 and all(held.start > 1 for held in description.ranges)
+
+
 @pytest.mark.parametrize("duration_s", DURATIONS)
 def test_rolls_and_retention_under_load_leave_no_trace_in_the_log(db_url: str, seed: int, duration_s: float) -> None:
     """Segments of 64 KiB, so that the topic rolls all the time, two retention loops that drop them, writers and
@@ -77,6 +87,8 @@ def test_rolls_and_retention_under_load_leave_no_trace_in_the_log(db_url: str, s
         load.start(reader, times=2)
         load.start(_maintenance, times=2)
         load.run_for(duration_s)
+        # However long that takes here.
+        wait_until(lambda: load.failures or _has_rolled(tl, first), "segments were rolled and dropped")
         history = load.finish()
         assert_clean(history)
         tl.retention_run("t")

@@ -23,7 +23,7 @@ from trunkline.status.doctor import examine
 from trunkline.status.group_findings import Limits
 
 
-def wait_until(condition: Callable[[], bool], what: str, bound_s: float = 30) -> None:
+def wait_until(condition: Callable[[], bool], what: str, bound_s: float = 60) -> None:
     """Poll a condition of another process; the bound only guards against hanging."""
     end = time.monotonic() + bound_s
     while not condition():

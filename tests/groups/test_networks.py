@@ -15,7 +15,7 @@ import trunkline
 from tests.checker.group_invariants import assert_group_clean
 from tests.concurrency.conftest import StartServer
 from tests.concurrency.proxy import Fault, Proxy, between
-from tests.concurrency.sessions import wait_until
+from tests.concurrency.sessions import own_time, wait_until
 from tests.groups.fleet import ROOT, fleet, publishing
 from tests.groups.scene import (
     DOORBELLS,
@@ -31,8 +31,8 @@ from trunkline import ClientSettings
 from trunkline.errors import DeadlineExceeded, OutcomeUnknown
 from trunkline.settings import Delivery
 
-DARK = ClientSettings(heartbeat_s=0.1, session_timeout_s=0.5, deadline_s=1.0, connect_timeout_s=1.0)
-GUARD_S = 10.0
+DARK = ClientSettings(heartbeat_s=0.1, session_timeout_s=2, deadline_s=2.0, connect_timeout_s=2.0)
+GUARD_S = 30.0
 """No delivery may come later. A guard against hanging, and not a measurement."""
 
 
@@ -45,10 +45,10 @@ def pooled(db_url: str) -> Iterator[tuple[Proxy, str]]:
 
 def _in_the_dark(call: Callable[[], object]) -> None:
     """It ends with a typed error within its deadline and a second."""
-    begun = time.monotonic()
-    with pytest.raises((DeadlineExceeded, OutcomeUnknown)):
-        call()
-    assert time.monotonic() - begun < DARK.deadline_s + 1
+    with own_time() as took:
+        with pytest.raises((DeadlineExceeded, OutcomeUnknown)):
+            call()
+        assert took() < DARK.deadline_s + 1
 
 
 @pytest.mark.parametrize("mode", ["proxied", "pooled"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -31,6 +33,17 @@ class Mutant:
 
 def install_mutant(url: str, mutant: Mutant) -> None:
     install_changes(url, mutant.changes, mutant.statements)
+
+
+NOBODY_FLUSHES = {"wal_writer_delay": "10s", "autovacuum": "off"}
+"""For a server on which what a session has not flushed itself is gone after ``kill -9``."""
+WAL_WRITER = "select pid from pg_stat_activity where backend_type = 'walwriter'"
+
+
+def stop_wal_writer(session: Session) -> None:
+    """Until the server is killed. It would flush every ten seconds, and the test would be too slow now and then."""
+    ((pid,),) = session.run(WAL_WRITER)
+    os.kill(pid, signal.SIGSTOP)
 
 
 def install_changes(url: str, changes: Sequence[tuple[str, str, str]], statements: Sequence[str] = ()) -> None:

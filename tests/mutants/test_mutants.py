@@ -11,7 +11,7 @@ import pytest
 
 from tests.concurrency.conftest import StartServer
 from tests.concurrency.sessions import WAIT_S, Session, Sessions, opened
-from tests.mutants.mutants import MUTANTS, Mutant, install_mutant
+from tests.mutants.mutants import MUTANTS, NOBODY_FLUSHES, Mutant, install_mutant, stop_wal_writer
 from tests.mutants.scenes import Log, Scene, findings
 from trunkline.client.install import install
 from trunkline.server import Server
@@ -42,6 +42,7 @@ def _append_and_crash(server: Server, payload: bytes) -> bool:
         caller = sessions.open("caller", autocommit=True)
         caller.run("set synchronous_commit = off")
         topic_id = caller.run("select topic_id from trunkline.topic")[0][0]
+        stop_wal_writer(caller)
         caller.append(topic_id, {0: [payload]}).result(WAIT_S)
         server.kill()
     server.restart()
@@ -65,9 +66,9 @@ def _prepared(sessions: Sessions, topic_id: int) -> bool:
 
 
 def test_a_log_that_does_not_guard_its_commit_loses_an_acknowledged_record(start_server: StartServer) -> None:
-    """The session has synchronous_commit off and the WAL writer sleeps: without the guard a record that was
+    """The session has synchronous_commit off and the WAL writer is stopped: without the guard a record that was
     acknowledged is gone after kill -9, and a prepared transaction keeps the partition; with it neither happens."""
-    server = start_server({"wal_writer_delay": "10s", "max_prepared_transactions": "5"})
+    server = start_server({**NOBODY_FLUSHES, "max_prepared_transactions": "5"})
     with psycopg.connect(server.url, autocommit=True) as connection:
         row = connection.execute("select trunkline.topic_create('t', 1)").fetchone()
         assert row is not None

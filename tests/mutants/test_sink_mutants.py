@@ -12,7 +12,7 @@ import pytest
 from tests.concurrency.conftest import StartServer
 from tests.concurrency.sessions import WAIT_S, Session, opened, wait_until
 from tests.concurrency.sinks import Answer, Batches, Sinks
-from tests.mutants.mutants import install_changes
+from tests.mutants.mutants import NOBODY_FLUSHES, install_changes, stop_wal_writer
 from trunkline.server import Server
 
 SinkScene = Callable[[Sinks], set[str]]
@@ -366,6 +366,7 @@ def _stage_after_crash(server: Server) -> tuple[int, int]:
     with opened(server.url) as sessions:
         task = sessions.open("task", autocommit=True)
         task.run("set synchronous_commit = off")
+        stop_wal_writer(task)
         # The server writes numbers down ahead, 32 at a time: up to where it has to write again.
         while task.run("select log_cnt from trunkline.sink_stage_no")[0][0]:
             task.run("select trunkline.sink_stage_open()")
@@ -380,7 +381,7 @@ def _stage_after_crash(server: Server) -> tuple[int, int]:
 
 def test_a_stage_number_that_is_not_flushed_is_given_out_twice(start_server: StartServer) -> None:
     """Two tasks would put their batches into one stage. With the flush it cannot happen."""
-    server = start_server({"wal_writer_delay": "10s"})
+    server = start_server(NOBODY_FLUSHES)
     before, after = _stage_after_crash(server)
     assert after > before
     install_changes(server.url, [("sink_stage_open", "perform trunkline.log_guard_commit();", "")])

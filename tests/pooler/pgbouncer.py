@@ -17,7 +17,7 @@ from trunkline.server.account import RunAs
 from trunkline.server.directory import POLL_S, Directory
 from trunkline.server.state import HOST
 
-READY_S = 20.0
+READY_S = 60.0
 STOP_S = 5.0
 PORT_ATTEMPTS_MAX = 5
 PORT_TAKEN = "in use"

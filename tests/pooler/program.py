@@ -18,7 +18,7 @@ from trunkline.server.account import last_line
 
 PLACES = ("/usr/sbin", "/usr/local/sbin")
 FETCHED = Path(__file__).resolve().parents[2] / ".tools" / "pgbouncer"
-VERSION_DEADLINE_S = 20.0
+VERSION_DEADLINE_S = 60.0
 FETCH_DEADLINE_S = 300.0
 # A script, so that what was fetched is one program like any other, and knows where its libraries lie.
 SCRIPT = """\

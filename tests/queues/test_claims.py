@@ -64,7 +64,8 @@ def test_what_is_large_does_not_come_along(queue: Queue) -> None:
     assert (claim.offsets, claim.payloads) == ((1,), {})
 
 
-def test_a_call_claims_from_several_parts_up_to_its_limit(make_queue: MakeQueue) -> None:
+def test_a_call_claims_from_several_parts_up_to_its_limit(make_queue: MakeQueue, clock: Clock) -> None:
+    """Time stands still: parts that nobody has claimed from for a while come before that in which it begins."""
     queue = make_queue(partitions=3)
     for partition in range(3):
         queue.publish(4, partition=partition)

@@ -25,6 +25,11 @@ from trunkline.spark.lake import row_count
 
 DRIVER = Path(__file__).with_name("cluster_driver.py")
 PARTITIONS = 4
+DEFAULTS = """\
+spark.sql.shuffle.partitions 4
+spark.executor.memory 512m
+spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+"""
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +100,9 @@ def test_SP_14_a_stream_is_exactly_once_while_executors_are_killed(
 def test_SP_14_the_demos_pipeline_runs_on_a_cluster_unchanged(
     cluster: Cluster, tl: Client, db_url: str, tmp_path: Path
 ) -> None:
-    """Minutes in the topic and in Parquet are those that SQL makes of the orders."""
+    """Minutes in the topic and in Parquet are those that SQL makes of the orders. The cluster is set to what suits it,
+    as clusters are: two hundred partitions of every state are many for two processors."""
+    (tmp_path / "spark-defaults.conf").write_text(DEFAULTS, "utf-8")
     tl.create_topic("orders", partitions=PARTITIONS)
     pipeline = Pipeline(db_url, tmp_path / "spark")
     chance = random.Random(14)
@@ -103,7 +110,8 @@ def test_SP_14_the_demos_pipeline_runs_on_a_cluster_unchanged(
     tl.publish("orders", json.dumps({"time": (OPENED + timedelta(days=1)).isoformat()}).encode())
     program = [sys.executable, "-m", "trunkline.cli.main", "pipeline", "run", str(pipeline.file), "--json"]
     log = tmp_path / "pipeline.log"
-    with started([*program, "--master", cluster.master, "--until-caught-up"], log, TRUNKLINE_URL=db_url) as running:
+    environment = {"TRUNKLINE_URL": db_url, "SPARK_CONF_DIR": str(tmp_path)}
+    with started([*program, "--master", cluster.master, "--until-caught-up"], log, **environment) as running:
         assert running.wait() == 0, log.read_text()[-4000:]
     with psycopg.connect(db_url) as connection:
         ((minutes, orders, _, differ),) = connection.execute(BY_MINUTE.encode()).fetchall()

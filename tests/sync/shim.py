@@ -25,7 +25,7 @@ def pause() -> None:
     time.sleep(LOOK_S)
 
 
-def wait_until(condition: Callable[[], bool], bound_s: float = 30) -> None:
+def wait_until(condition: Callable[[], bool], bound_s: float = 60) -> None:
     """Let others run until a condition holds; the bound only guards against hanging."""
     end = time.monotonic() + bound_s
     while not condition():

@@ -478,7 +478,7 @@ def test_a_call_that_does_not_return_ends_the_app_and_nothing_is_committed(db_ur
         create=True,
         delivery="exactly_once",
         by="group_key",
-        settings=HandlerSettings(handler_timeout_s=0.2),
+        settings=HandlerSettings(handler_timeout_s=1),
     )
     def project(records: list[Record], conn: Connection[Any]) -> None:
         write(records, conn)

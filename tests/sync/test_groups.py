@@ -16,7 +16,7 @@ from tests.sync.shim import at_once, wait_until
 from trunkline import ClientSettings, ConsumerSettings, Message, Position, TopicSettings, errors
 from trunkline.server import Server
 
-QUICK = ClientSettings(heartbeat_s=0.1, session_timeout_s=0.6)
+QUICK = ClientSettings(heartbeat_s=0.1, session_timeout_s=60.0)
 
 
 def numbered(count: int, first: int = 0) -> list[bytes]:

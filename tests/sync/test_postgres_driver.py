@@ -431,21 +431,23 @@ def test_what_a_group_does_not_know_of_one_partition_loses_nothing_of_the_others
 def test_a_server_that_swallows_everything_ends_each_call_by_its_deadline(
     direct_url: str, proxied: tuple[Proxy, str], kind: dict[str, str]
 ) -> None:
-    """A test only guards against hanging: each call comes back, with the error that says what is known."""
+    """A test only guards against hanging: each call comes back, with an error that says no more than is known. Which
+    one it is depends on whose clock is first, the driver's or the library's."""
     proxy, url = proxied
     set_up(direct_url, ack_deadline_s=60)
     send_all(place(direct_url, "orders"), b"1")
-    topic = trunkline.open_topic(place(url, "orders", deadline_s="1s", close_timeout_s="1s"))
-    subscription = trunkline.open_subscription(place(url, "orders", **kind, deadline_s="1s", close_timeout_s="1s"))
+    topic = trunkline.open_topic(place(url, "orders", deadline_s="2s", close_timeout_s="1s"))
+    subscription = trunkline.open_subscription(place(url, "orders", **kind, deadline_s="2s", close_timeout_s="1s"))
     message = subscription.receive(wait_s=EVERYTHING_S)
     proxy.darken()
-    with pytest.raises((errors.OutcomeUnknown, errors.DeadlineExceeded, errors.Unavailable)):
+    away = errors.OutcomeUnknown, errors.DeadlineExceeded, errors.Unavailable
+    with pytest.raises(away):
         topic.send(b"2")
-    with pytest.raises((errors.OutcomeUnknown, errors.DeadlineExceeded, errors.Unavailable)):
+    with pytest.raises(away):
         message.ack()
-    with pytest.raises(errors.Unavailable):
-        subscription.receive()
-    with pytest.raises(errors.Unavailable):
+    with pytest.raises(away):
+        subscription.receive(wait_s=1)
+    with pytest.raises(away):
         trunkline.open_topic(place(url, "orders", deadline_s="1s"))
     topic.close()
     subscription.close()

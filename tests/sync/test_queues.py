@@ -53,7 +53,7 @@ def test_S2_15_what_was_not_acknowledged_is_delivered_again_after_its_deadline(d
         ):
             first = dies.receive(10)
             assert [(each.offset, each.attempt) for each in first] == [(1, 1), (2, 1), (3, 1)]
-            advance_clock(db_url, 29)
+            advance_clock(db_url, 15)
             assert other.receive(10) == []
             advance_clock(db_url, 31)
             again = other.receive(10)
@@ -130,7 +130,7 @@ def test_what_is_extended_is_held_for_longer_and_never_for_less(db_url: str) -> 
             got = queue.receive(3)
             got[0].extend(100)
             queue.extend(got, 1)
-            advance_clock(db_url, 95)
+            advance_clock(db_url, 60)
             assert queue.receive(3) == []
             queue.ack(got[:2])
             advance_clock(db_url, 101)
@@ -184,13 +184,13 @@ def test_delayed_publish_is_for_queues_alone(db_url: str) -> None:
         tl.create_topic("orders", settings=TopicSettings(retention_age_s=3600))
         tl.publish("orders", b"0")
         tl.publish("orders", b"1", deliver_after_s=60, headers={"trunkline-deliver-after": "5", "own": "x"})
-        tl.publish_many("orders", [Message(b"2", deliver_after_s=0.5), b"3", Message(b"4", deliver_after_s=1800)])
+        tl.publish_many("orders", [Message(b"2", deliver_after_s=30), b"3", Message(b"4", deliver_after_s=1800)])
         assert [record.payload for record in tl.read("orders")] == numbered(5)
         assert tl.read("orders", offset=2)[0].headers == (("own", b"x"), ("trunkline-deliver-after", b"60"))
         with tl.queue("orders", "billing") as queue:
-            assert [each.payload for each in all_of(queue, 3)] == [b"0", b"3", b"2"]
+            assert [each.payload for each in all_of(queue, 2)] == [b"0", b"3"]
             assert queue.receive(5) == []
-            for seconds, expected in ((61, b"1"), (1801, b"4")):
+            for seconds, expected in ((31, b"2"), (61, b"1"), (1801, b"4")):
                 advance_clock(db_url, seconds)
                 (found,) = [each for each in queue.receive(5) if each.attempt == 1]
                 assert (found.payload, found.attempt) == (expected, 1)
@@ -209,7 +209,10 @@ def test_a_wait_ends_when_something_is_published_given_back_or_due(db_url: str) 
     """Method: each wait is for 30 s, and would return nothing at its end."""
     with trunkline.connect(db_url) as tl, trunkline.connect(db_url) as publisher:
         tl.create_topic("orders", partitions=2)
-        with tl.queue("orders", "billing", ack_deadline_s=1, prefetch=0) as queue:
+        with (
+            tl.queue("orders", "billing", prefetch=0) as queue,
+            tl.queue("orders", "forgetting", ack_deadline_s=1, prefetch=0) as forgetting,
+        ):
             gate = Gate()
 
             def wait() -> list[trunkline.Delivery]:
@@ -225,8 +228,9 @@ def test_a_wait_ends_when_something_is_published_given_back_or_due(db_url: str) 
             delivery.nack(delay_s=0.2)
             (again,) = queue.receive(5, wait_s=30)
             assert again.attempt == 2
-            (again,) = queue.receive(5, wait_s=30)
-            assert again.attempt == 3
+            for attempt in (1, 2):
+                (expiring,) = forgetting.receive(5, wait_s=30)
+                assert expiring.attempt >= attempt
             publisher.publish("orders", b"y", deliver_after_s=0.2)
             again.ack()
             (delayed,) = queue.receive(5, wait_s=30)
@@ -489,7 +493,7 @@ def test_what_waited_in_memory_is_held_for_longer_before_it_is_handed_out(db_url
 
 
 def test_partitions_that_are_added_are_read(db_url: str) -> None:
-    settings = ClientSettings(heartbeat_s=0.05, session_timeout_s=0.6)
+    settings = ClientSettings(heartbeat_s=0.05, session_timeout_s=60.0)
     with trunkline.connect(db_url, settings=settings) as tl:
         tl.create_topic("orders")
         with tl.queue("orders", "billing") as queue:
