@@ -118,7 +118,7 @@ class Batch(msgspec.Struct, frozen=True):
     transaction_id: int | None
     transaction_ordinal: int | None
     transaction_count: int | None
-    append_times: list[datetime] | None = None
+    append_times: Sequence[datetime] | None = None
 
     @property
     def end(self) -> int:

@@ -98,6 +98,77 @@ def test_many_small_batches_are_read_as_one_and_lose_nothing(db_url: str, sizes:
     assert mine == shown
 
 
+RUNS = {
+    "plain": [(700, "", "")],
+    "keyed": [(300, ", key => 'k'", "")],
+    "keys begin later": [(270, "", ""), (300, ", key => 'k'", ""), (40, "", "")],
+    "headers begin later": [(300, "", ""), (90, """, headers => '[["a", "1"], ["a", "2"]]'""", ""), (30, "", "")],
+    "a large one between": [(300, "", ""), (1, "", " || repeat('y', 9000)::bytea"), (300, "", "")],
+    "large ones and keys between": [
+        (90, "", ""),
+        (1, "", " || repeat('y', 9000)::bytea"),
+        (300, ", key => 'k'", ""),
+        (1, "", " || repeat('y', 9000)::bytea"),
+        (64, "", ""),
+    ],
+}
+
+
+@pytest.mark.parametrize("pieces", RUNS.values(), ids=RUNS)
+def test_a_long_run_is_read_in_pieces_and_loses_nothing(db_url: str, pieces: list[tuple[int, str, str]]) -> None:
+    """More batches of one record than a row of an answer holds; what comes first says nothing about the rest. Read by
+    few bytes and by many, in runs and batch by batch, it is the same."""
+    with trunkline.connect(db_url) as tl:
+        tl.create_topic("orders")
+        with psycopg.connect(db_url, autocommit=True) as connection:
+            for count, further, more in pieces:
+                connection.execute(
+                    f"select trunkline.log_publish('orders', ('m-' || n)::bytea{more}{further}) "
+                    f"from generate_series(1, {count}) n"
+                )
+            shown = connection.execute(
+                "select r.offset, r.key, r.payload, coalesce(r.header_names, '{}'), coalesce(r.header_values, '{}'), "
+                "r.append_time from trunkline.records('orders', max_records => 10000) r order by r.offset"
+            ).fetchall()
+            ((length, alone),) = connection.execute(
+                "select sum(r.byte_count)::int8, sum(b.byte_count)::int8 from trunkline.log_read(1, 0, 1, 10000, 1 << 30,"
+                " true) r full join trunkline.log_read(1, 0, 1, 10000, 1 << 30) b on false"
+            ).fetchall()
+        assert length == alone
+        records = tl.read("orders", max_records=10_000)
+        assert [
+            (r.offset, r.key, r.payload, [n for n, _ in r.headers], [v for _, v in r.headers], r.append_time)
+            for r in records
+        ] == shown
+        rows = tl.read_batches("orders", max_records=10_000)
+        assert len(rows) < len(records) / 3, "runs come in few rows"
+        assert all(one.end == two.first_offset for one, two in pairwise(rows))
+        for bytes_max in (1, 5_000, 150_000, 1_000_000):
+            found: list[trunkline.Record] = []
+            while len(found) < len(records):
+                found += tl.read("orders", offset=len(found) + 1, bytes_max=bytes_max, max_records=10_000)
+                if bytes_max == 1:
+                    break
+            assert found == records[: len(found)]
+        (some,) = tl.read_batches("orders", offset=100, max_records=64)
+        assert (some.first_offset, some.end) == (100, 164)
+        assert some.append_times == [record.append_time for record in records[99:163]] == list(some.append_times or [])
+        assert [record.offset for record in some.cut(110, 120)] == list(range(110, 120))
+
+
+def test_few_single_records_come_as_they_are(db_url: str) -> None:
+    """Under 64 of them a run is not worth its while, and batches keep what belongs to each."""
+    with trunkline.connect(db_url) as tl:
+        tl.create_topic("orders")
+        with psycopg.connect(db_url, autocommit=True) as connection:
+            connection.execute("select trunkline.log_publish('orders', 'x') from generate_series(1, 63)")
+        batches = tl.read_batches("orders", max_records=1000)
+        assert [batch.batch_id is None for batch in batches] == [False] * 63
+        tl.publish("orders", b"x")
+        (run,) = tl.read_batches("orders", max_records=1000)
+        assert (len(run), run.batch_id) == (64, None)
+
+
 def test_start_and_end_are_names_for_the_bounds_of_the_log(db_url: str) -> None:
     with trunkline.connect(db_url) as tl:
         tl.create_topic("orders", partitions=2)

@@ -1,4 +1,4 @@
-"""Arrays in PostgreSQL's binary format, written without an adapter call an element.
+"""Arrays in PostgreSQL's binary format, written without an adapter call an element, and times read when asked for.
 
 An array is a header (dimensions, null flag, element type, length, lower bound) and then each element as a
 four-byte length and its bytes; a length of -1 is null. All of it big-endian.
@@ -6,11 +6,14 @@ four-byte length and its bytes; a length of -1 is null. All of it big-endian.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from functools import cache
 from struct import Struct
+from typing import Any, overload
 
-from psycopg.abc import AdaptContext
-from psycopg.adapt import Dumper
+from psycopg.abc import AdaptContext, Buffer
+from psycopg.adapt import Dumper, Loader, Transformer
 from psycopg.pq import Format
 
 _HEADER = Struct("!iiIii").pack
@@ -23,6 +26,8 @@ _LENGTHS = [_LENGTH(n) for n in range(4096)]
 _KNOWN = len(_LENGTHS)
 
 _INT4_OID, _INT8_OID, _FLOAT8_OID, _TEXT_OID, _BYTEA_OID = 23, 20, 701, 25, 17
+_TIMES_OID = 1185
+_HEADER_BYTES, _TIME_BYTES = 20, 12
 
 
 class EncodedArray:
@@ -116,6 +121,58 @@ def _joined(bodies: Sequence[bytes], words: list[bytes], oid: int, nulls: int = 
     return b"".join(parts)
 
 
+class Times(Sequence[datetime]):
+    """Moments as the server sent them, in UTC. They are made when the first one is asked for: a reader of payloads
+    need not pay for them."""
+
+    __slots__ = ("_data", "_made")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._made: list[datetime] | None = None
+
+    def _all(self) -> list[datetime]:
+        if self._made is None:
+            self._made = _load_times()(self._data)
+        return self._made
+
+    def __len__(self) -> int:
+        return max(0, len(self._data) - _HEADER_BYTES) // _TIME_BYTES
+
+    @overload
+    def __getitem__(self, index: int) -> datetime: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[datetime]: ...
+
+    def __getitem__(self, index: int | slice) -> datetime | list[datetime]:
+        return self._all()[index]
+
+    def __iter__(self) -> Iterator[datetime]:
+        return iter(self._all())
+
+    def __eq__(self, other: object) -> bool:
+        return self._all() == (other._all() if isinstance(other, Times) else other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._all())
+
+
+@cache
+def _load_times() -> Callable[[Buffer], list[datetime]]:
+    # Of no connection: whatever the session's zone, they are in UTC.
+    return Transformer().get_loader(_TIMES_OID, Format.BINARY).load
+
+
+class _TimesLoader(Loader):
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> Any:
+        return Times(bytes(data))
+
+
 class _ArrayDumper(Dumper):
     format = Format.BINARY
 
@@ -144,9 +201,10 @@ class _FloatArrayDumper(_ArrayDumper):
 
 
 def register(context: AdaptContext) -> None:
-    """Let a connection send these arrays."""
+    """Let a connection send these arrays, and receive times."""
     context.adapters.register_dumper(ByteaArray, _ByteaArrayDumper)
     context.adapters.register_dumper(TextArray, _TextArrayDumper)
     context.adapters.register_dumper(IntegerArray, _IntegerArrayDumper)
     context.adapters.register_dumper(OffsetArray, _OffsetArrayDumper)
     context.adapters.register_dumper(FloatArray, _FloatArrayDumper)
+    context.adapters.register_loader(_TIMES_OID, _TimesLoader)

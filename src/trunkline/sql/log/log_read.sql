@@ -1,8 +1,8 @@
 -- Reads whole batches of one partition, from the one that holds `start` on, in order and without a gap, until
 -- max_records or bytes_max is reached. A batch that would pass bytes_max is left for the next call; the first one
 -- comes always.
--- With merge_small, a run of many batches of one record comes as one row: first_offset and record_count are of the run,
--- append_times, joined and lengths have the records' times and payloads, and what belongs to one batch alone is null.
+-- With merge_small, runs of at least 64 batches of one record come as few rows: first_offset and record_count are of a
+-- piece of the run, append_times has its records' times, and what belongs to one batch alone is null.
 -- With tell_left (by default as merge_small), where a batch was left for the next call, a last row without records says
 -- so. Otherwise an answer that reaches neither limit ends where the log ended, never inside a transaction.
 -- Returns no row where start is the end of the log. Writes nothing, and takes no lock that a publisher needs.
@@ -26,10 +26,15 @@ declare
     bytes     bigint := bytes_max;
     reached   bigint;             -- how far the segment is known to go
     ended     boolean;            -- whether the segment goes no further
-    single    bigint;             -- the size of a batch of one record with which a run may begin
-    most      integer;            -- and how many records it may have
+    is_run    boolean;            -- whether a run of batches of one record seems to begin
+    limited   bigint;             -- the size of the largest that it may have
+    run_stop  bigint;             -- where it ends at the latest
+    goal      bigint;             -- where its next rows end
+    has_more  boolean := false;   -- whether keys and headers are looked for
+    blocked   bigint;             -- where it meets something else
+    is_single boolean;            -- and whether that is a batch of one record, with more than a payload
     before    bigint;
-    may_merge boolean := coalesce(merge_small, false);
+    merge_at  bigint := case when merge_small then start end;    -- from where on a run is looked for
 begin
     if max_records is null or max_records < 1 or bytes_max is null or bytes_max < 1 then
         raise exception 'max_records and bytes_max must be at least 1' using errcode = 'TL001';
@@ -39,7 +44,7 @@ begin
     loop
         reached := null;
         ended := false;
-        single := null;
+        is_run := false;
         begin
             -- From the batch that holds the offset, or ends before it, on. Arrays come as they lie in the table, most of
             -- them as references; what is not returned is never fetched.
@@ -68,9 +73,15 @@ begin
                             return next batch;
                         end if;
                         return;
-                    elsif may_merge and batch.record_count = 1 and batch.byte_count < 2048 then
-                        single := batch.byte_count;
-                        exit;
+                    elsif here >= merge_at and batch.record_count = 1 and batch.byte_count < 2048 then
+                        merge_at := null;
+                        limited := greatest(batch.byte_count * 4, 2048);
+                        if least(stop - here, bytes / limited) >= 64 then
+                            execute format('select b.record_count = 1 from trunkline.%I b
+                                where b.partition = $1 and b.first_offset = $2', 'segment_' || place.segment_id)
+                                into is_run using partition, here + 63;
+                            exit when is_run;
+                        end if;
                     end if;
                     return next batch;
                     here := reached;
@@ -87,20 +98,40 @@ begin
                 using errcode = '40001', hint = 'run the transaction again, or read in READ COMMITTED';
         end;
         before := here;
-        while single is not null loop
-            most := least(stop - here, bytes / greatest(single * 4, 2048), 1024);
-            batch := trunkline.segment_merge(place.segment_id, partition, here, most, greatest(single * 4, 2048));
-            exit when batch.record_count is null;
-            return next batch;
-            here := here + batch.record_count;
-            bytes := bytes - batch.byte_count;
-            exit when batch.record_count < most;
+        run_stop := stop;
+        blocked := null;
+        while is_run loop
+            goal := least(run_stop, here + bytes / limited);
+            exit when goal < here + 64;
+            for batch in execute trunkline.segment_merge(place.segment_id, has_more)
+                using partition, here, goal, limited loop
+                exit when batch.first_offset <> here or (here = before and batch.record_count < 64);
+                return next batch;
+                here := here + batch.record_count;
+                bytes := bytes - batch.byte_count;
+            end loop;
+            continue when here = goal;
+            -- The log ends, or what is looked for stands next: keys or headers, which the following are likely to have
+            -- too, or another kind of batch.
+            execute format(
+                'select b.first_offset, b.record_count = 1 and b.byte_count <= $4 from trunkline.%I b
+                 where b.partition = $1 and b.first_offset >= $2 and b.first_offset < $3
+                     and (b.record_count <> 1 or b.byte_count > $4
+                         or not $5 and (b.keys is not null or b.header_counts is not null))
+                 order by b.first_offset limit 1', 'segment_' || place.segment_id)
+                into blocked, is_single using partition, here, least(goal, here + 256), limited, has_more;
+            exit when blocked is null;
+            if is_single then
+                has_more := true;
+            else
+                run_stop := blocked;
+            end if;
         end loop;
         if here > start and (here >= stop or bytes <= 0) then
             return;
-        elsif single is not null then
+        elsif is_run then
             -- Not tried again where nothing came of it: between other batches each attempt would cost a statement.
-            may_merge := here > before;
+            merge_at := case when here > before then coalesce(blocked, here) end;
             continue;
         elsif coalesce(reached, place.first_offset) < here then
             perform trunkline.log_raise_outside(topic_id, partition, start);
