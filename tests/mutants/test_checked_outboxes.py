@@ -25,10 +25,10 @@ class OutboxMutant:
 
 
 OF_THE_TRANSACTION = "where s.transaction_id = old.transaction_id order by"
-NO_HEAD = "not exists (select from trunkline.outbox_stage s where s.transaction_id = topic.transaction_id)"
+NO_HEAD = "not exists (select from trunkline.outbox_stage s where s.transaction_id = id)"
 BY_SETTING = (
     "coalesce(current_setting('trunkline_test.queued', true), '')"
-    " <> set_config('trunkline_test.queued', topic.transaction_id::text, true)"
+    " <> set_config('trunkline_test.queued', id::text, true)"
 )
 TAKE_OVER = (
     "update trunkline.outbox_stage s set is_head = false where s.transaction_id = old.transaction_id and s.is_head;"
@@ -67,7 +67,7 @@ MUTANTS = [
         "a setting tells that the commit is queued",
         scenes.fired_early,
         {"row-and-event", "lost-commit"},
-        changes=[("outbox_put", NO_HEAD, BY_SETTING)],
+        changes=[("outbox_put_one", NO_HEAD, BY_SETTING)],
     ),
     OutboxMutant(
         "a second head keeps its own turn",

@@ -32,16 +32,19 @@ HAND_ON = (
     " and s.partition_id = new.partition_id and s.ordinal = new.ordinal;"
 )
 ONE_TURN = [("outbox_begin", HAND_ON, f"{HAND_ON} set constraints trunkline.outbox_commit immediate;")]
-NO_HEAD = "not exists (select from trunkline.outbox_stage s where s.transaction_id = topic.transaction_id)"
+NO_HEAD = "not exists (select from trunkline.outbox_stage s where s.transaction_id = id)"
 BY_SETTING = (
-    "coalesce(current_setting('trunkline_test.known', true), '')"
-    " <> set_config('trunkline_test.known', topic.transaction_id::text, true)"
+    "coalesce(current_setting('trunkline_test.known', true), '') <> set_config('trunkline_test.known', id::text, true)"
 )
 LOCK_AT_PUBLISH = (
     "perform trunkline.lock_partition(p.partition_id) from trunkline.topic_partition p"
-    " where p.topic_id = outbox_put.topic_id and p.partition = outbox_put.partitions[1]; "
+    " where p.topic_id = outbox_put_one.topic_id and p.partition = outbox_put_one.partition; "
 )
-PUT = "if topic.is_plain is true then"
+PUT = "insert into trunkline.outbox_stage"
+ALONE = "is_free := case when exists"
+TRY_LOCK = "pg_try_advisory_xact_lock(trunkline.lock_class(), old.partition_id) end"
+AFTER_THE_TIP = "where tip.record_count > 0;"
+LOCK_WITH_IT = "where tip.record_count > 0 and (select trunkline.lock_partition(stage.partition_id) is not null);"
 
 MUTANTS = [
     OutboxMutant(
@@ -57,7 +60,7 @@ MUTANTS = [
         {"error 40P01"},
         [
             (
-                "outbox_put",
+                "outbox_put_one",
                 PUT,
                 LOCK_AT_PUBLISH + PUT,
             )
@@ -70,12 +73,25 @@ MUTANTS = [
         [("outbox_commit", "order by s.partition_id, s.ordinal", "order by s.ordinal")],
     ),
     OutboxMutant(
+        "the first partition before it is known whether it is the only one",
+        scenes.opposite_orders,
+        {"error 40P01"},
+        [("outbox_commit", ALONE, f"perform trunkline.lock_partition(old.partition_id); {ALONE}")],
+    ),
+    OutboxMutant("no lock", scenes.one_after_the_other, {"error 23505"}, [("outbox_commit", TRY_LOCK, "true end")]),
+    OutboxMutant(
+        "a lock in the statement that reads the tip",
+        scenes.one_after_the_other,
+        {"error 23505"},
+        [("outbox_commit", TRY_LOCK, "true end"), ("outbox_define", AFTER_THE_TIP, LOCK_WITH_IT)],
+    ),
+    OutboxMutant(
         "a setting that says that the commit knows already",
         scenes.made_immediate,
         {"lost"},
         [
             (
-                "outbox_put",
+                "outbox_put_one",
                 NO_HEAD,
                 BY_SETTING,
             )

@@ -117,6 +117,21 @@ def opposite_orders(stage: Stage) -> set[str]:
     return found
 
 
+def one_after_the_other(stage: Stage) -> set[str]:
+    """One transaction has its place in a partition, and is not committed yet, when another commits."""
+    one, two = stage.session("one"), stage.session("two")
+    stage.admin.run(PUBLISH, [b"before", 0])
+    one.run(PUBLISH, [b"one", 0])
+    one.run("set constraints all immediate")
+    two.run(PUBLISH, [b"two", 0])
+    committed = stage.commit(two)
+    one.commit()
+    found = ended(committed)
+    if not found and stage.payloads(0) != [b"before", b"one", b"two"]:
+        found.add("order")
+    return found
+
+
 def made_immediate(stage: Stage) -> set[str]:
     """Constraints are checked in the middle of a transaction, as Django's tests do it."""
     caller = stage.session("caller")

@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 
 import trunkline
 from tests.concurrency.conftest import StartServer
-from tests.concurrency.sessions import WAIT_S, Session, Sessions, opened
+from tests.concurrency.sessions import OPEN, RANGE, READ, ROLL, SEAL, WAIT_S, Session, Sessions, opened
 from tests.outbox.scenes import PUBLISH, Stage, opposite_orders, slow_check, stuck_check
 from trunkline import Client, errors
 from trunkline.server import Server
@@ -130,11 +130,13 @@ def test_a_partition_that_does_not_become_free_fails_the_commit_in_the_sessions_
     assert stage.payloads(0) == [b"again"]
 
 
-def test_keys_that_would_go_elsewhere_by_now_fail_the_commit(stage: Stage) -> None:
+@pytest.mark.parametrize("beside", [True, False])
+def test_keys_that_would_go_elsewhere_by_now_fail_the_commit(stage: Stage, *, beside: bool) -> None:
     caller = stage.session("caller")
     keyed = "select trunkline.outbox_publish('t', 'x', key => 'k')"
     caller.run(keyed)
-    caller.run(PUBLISH, [b"not keyed", 0])
+    if beside:
+        caller.run(PUBLISH, [b"not keyed", 0])
     stage.admin.run("select trunkline.topic_add_partitions('t', 5, true)")
     with pytest.raises(psycopg.Error) as failed:
         caller.commit()
@@ -142,6 +144,81 @@ def test_keys_that_would_go_elsewhere_by_now_fail_the_commit(stage: Stage) -> No
     caller.run(keyed)
     caller.commit()
     assert sum(len(stage.payloads(partition)) for partition in range(5)) == 1
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_a_snapshot_that_is_older_than_the_tip_fails_the_commit(stage: Stage, isolation: str) -> None:
+    """One that is not commits."""
+    caller, other = stage.session("caller"), stage.session("other")
+    stage.admin.run(PUBLISH, [b"before", 0])
+    for published in ([0, 1], [1]):
+        caller.run(f"set transaction isolation level {isolation}")
+        caller.run(PUBLISH, [b"caller", 0])
+        for partition in published:
+            other.run(PUBLISH, [b"other", partition])
+            other.commit()
+        if 0 in published:
+            with pytest.raises(psycopg.errors.SerializationFailure):
+                caller.commit()
+    caller.commit()
+    assert stage.payloads(0) == [b"before", b"other", b"caller"]
+
+
+# -- segments --
+
+
+@pytest.mark.parametrize("moved", ["not at all", "by a publish", "by a seal", "and dropped"])
+def test_a_transaction_that_outlives_its_segment_publishes_to_the_next(stage: Stage, moved: str) -> None:
+    caller, admin = stage.session("caller"), stage.admin
+    admin.run(PUBLISH, [b"before", 0])
+    caller.run(PUBLISH, [b"late", 0])
+    old = admin.run(OPEN, [stage.topic_id])[0][0]
+    admin.run(ROLL, [stage.topic_id])
+    if moved == "by a publish":
+        admin.run(PUBLISH, [b"next", 0])
+    elif moved != "not at all":
+        admin.run(SEAL, [old])
+    if moved == "and dropped":
+        admin.run("select trunkline.topic_alter('t', '{\"retention_bytes\": 0}')")
+        admin.run("select trunkline.retention_release(%s)", [stage.topic_id])
+        admin.run("select trunkline.segment_drop(%s)", [old])
+    caller.commit()
+    start, end = admin.run(RANGE, [stage.topic_id])[0][1:]
+    records = admin.read(stage.topic_id, start=start)
+    assert [offset for offset, _ in records] == list(range(start, end))
+    assert records[-1] == (3 if moved == "by a publish" else 2, b"late")
+    assert admin.run(f"select count(*) from trunkline.segment_{old + 1} where record_count > 0")[0][0] >= 1
+
+
+def test_a_limit_that_is_lowered_meanwhile_does_not_fail_the_commit(stage: Stage) -> None:
+    """What was published was within it."""
+    caller = stage.session("caller")
+    stage.admin.run(PUBLISH, [b"before", 0])
+    caller.run(PUBLISH, [b"x" * 1000, 0])
+    stage.admin.run("select trunkline.topic_alter('t', '{\"record_bytes_max\": 10}')")
+    caller.commit()
+    assert stage.payloads(0) == [b"before", b"x" * 1000]
+
+
+def test_routines_of_a_segment_go_with_it(stage: Stage) -> None:
+    stage.admin.run("select trunkline.topic_delete('t')")
+    for (segment_id,) in stage.admin.run("select segment_id from trunkline.segment"):
+        stage.admin.run("select trunkline.segment_drop(%s)", [segment_id])
+    assert stage.admin.run("select proname from pg_proc where proname ~ '^segment_[0-9]+_'") == []
+
+
+def test_what_follows_in_a_transaction_carries_on_its_count(stage: Stage) -> None:
+    """Its batches say where they stand in it, also where the first was appended before the commit."""
+    caller = stage.session("caller")
+    stage.admin.run(PUBLISH, [b"before", 0])
+    for payload in (b"a", b"b", b"c"):
+        caller.run(PUBLISH, [payload, 0])
+        caller.run("set constraints all immediate")
+        caller.run("set constraints all deferred")
+    caller.commit()
+    batches = stage.admin.run(READ, [stage.topic_id, 0, 1, 100])
+    assert [(ordinal, count) for *_, ordinal, count in batches] == [(0, 1), (0, 1), (1, 2), (2, 3)]
+    assert len({batch[5] for batch in batches}) == 2
 
 
 # -- rights --
@@ -230,6 +307,7 @@ def test_a_transaction_that_has_published_cannot_be_prepared(preparing: Sessions
         _among_others: "0A000",
         _after_constraints: "0A000",
     }
+    other.run(PUBLISH, [b"before", 0])
     for way, state in ways.items():
         caller.run(PUBLISH, [b"doomed", 0])
         with pytest.raises(psycopg.Error) as refused:
@@ -244,7 +322,7 @@ def test_a_transaction_that_has_published_cannot_be_prepared(preparing: Sessions
     caller.commit()
     other.run(PUBLISH, [b"free", 0])
     other.run("rollback prepared 'p'")
-    assert other.run("select payload from trunkline.records('t', 0)") == [(b"free",)]
+    assert other.run("select payload from trunkline.records('t', 0)") == [(b"before",), (b"free",)]
     assert other.run("select count(*) from pg_prepared_xacts") == [(0,)]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct
+from typing import NamedTuple
 
 from psycopg.sql import SQL, Composed, Identifier
 
@@ -132,31 +133,52 @@ SINK_COMMIT = (
 SINK_STEP = "select state, full_segments from trunkline.sink_step(%s::int4, %s)"
 SINK_DISCARD = "select trunkline.sink_discard(%s)"
 SINK_SWEEP = "select trunkline.sink_sweep()"
-OUTBOX_PUT_NAMES = (
-    "topic_id",
-    "incarnation",
-    "expected_partitions",
-    "partitions",
-    "counts",
-    "keys",
-    "payloads",
-    "header_counts",
-    "header_names",
-    "header_values",
+
+
+class OutboxCall(NamedTuple):
+    """A way into the outbox, as connections of others take it. All of them answer with an array: the transaction's id,
+    and behind it the segment that is to be rolled, where there is one."""
+
+    names: tuple[str, ...]
+    by_name: str
+    by_place: str
+    binary: str
+    """For psycopg. The others name types so that every driver understands them."""
+
+
+def _outbox_call(statement: str, **types: str) -> OutboxCall:
+    return OutboxCall(
+        tuple(types),
+        statement.format(", ".join(f"cast(:{name} as {kind})" for name, kind in types.items())),
+        statement.format(", ".join(f"cast(%s as {kind})" for kind in types.values())),
+        statement.format(", ".join(f"%b::{kind}" for kind in types.values())),
+    )
+
+
+OUTBOX_PUT = _outbox_call(
+    "select array_remove(array[transaction_id, case when is_full then open_segment_id end], null)"
+    " from trunkline.outbox_put({})",
+    topic_id="int4",
+    incarnation="int8",
+    expected_partitions="int4",
+    partitions="int4[]",
+    counts="int4[]",
+    keys="bytea[]",
+    payloads="bytea[]",
+    header_counts="int4[]",
+    header_names="text[]",
+    header_values="bytea[]",
 )
-_OUTBOX_PUT_TYPES = ("int4", "int8", "int4", "int4[]", "int4[]", "bytea[]", "bytea[]", "int4[]", "text[]", "bytea[]")
-_OUTBOX_PUT = "select transaction_id, open_segment_id, is_full from trunkline.outbox_put({})"
-OUTBOX_PUT = _OUTBOX_PUT.format(", ".join(f"cast(%s as {kind})" for kind in _OUTBOX_PUT_TYPES))
-OUTBOX_PUT_NAMED = _OUTBOX_PUT.format(
-    ", ".join(f"cast(:{name} as {kind})" for name, kind in zip(OUTBOX_PUT_NAMES, _OUTBOX_PUT_TYPES, strict=True))
+OUTBOX_PUT_ONE = _outbox_call(
+    "select trunkline.outbox_put_one({})",
+    topic_id="int4",
+    incarnation="int8",
+    expected_partitions="int4",
+    partition="int4",
+    key="bytea",
+    payload="bytea",
 )
-"""For connections of others: parameters by their place, or by name, and types that every driver understands."""
-OUTBOX_PUT_BINARY = _OUTBOX_PUT.format(", ".join(f"%b::{kind}" for kind in _OUTBOX_PUT_TYPES))
-OUTBOX_PUT_ONE = _OUTBOX_PUT.format(
-    "%b::int4, %b::int8, %b::int4, array[%b::int4], array[1], nullif(array[%b::bytea], array[null::bytea]),"
-    " array[%b::bytea], null, null, null"
-)
-"""One record without headers: as single values it costs a client half of what arrays cost."""
+"""One record without headers: as single values it costs both sides half of what arrays cost."""
 PARKED_BEGIN = "select trunkline.parked_begin(%s::int4, %s::int4[], %s::int4[])"
 PARKED_DUE = "select * from trunkline.parked_due(%s::int4, %s::int4[], %s::int4[], %s::int4)"
 PARKED_FIND = "select place, first_offset from trunkline.parked_find(%s::int4[], %s::bytea[], %s::bytea[])"

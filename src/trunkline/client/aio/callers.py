@@ -8,7 +8,6 @@ from typing import Any, Protocol
 import psycopg
 from psycopg.rows import tuple_row
 
-from trunkline.client import protocol
 from trunkline.client.aio.shim import IS_ASYNC
 from trunkline.client.failures import translate
 from trunkline.client.foreign import (
@@ -24,6 +23,7 @@ from trunkline.client.foreign import (
     sqlalchemy_parts,
     translate_foreign,
 )
+from trunkline.client.protocol import OutboxCall
 from trunkline.errors import Closed, InvalidArgument, Unavailable
 
 Values = Sequence[Any]
@@ -35,8 +35,8 @@ class Caller(Protocol):
     key: Any
     """What the connection is known by: the same thing however it was given."""
 
-    async def put(self, values: Values) -> tuple[Any, ...]:
-        """Call ``outbox_put`` in the transaction."""
+    async def put(self, call: OutboxCall, values: Values) -> Sequence[int]:
+        """Call the outbox in the transaction; its answer."""
 
     def on_commit(self, do: Do) -> None:
         """Have something done when the transaction has committed, where there is somebody who says so. What is asked
@@ -60,20 +60,15 @@ class PsycopgCaller:
     def __init__(self, conn: psycopg.AsyncConnection[Any]) -> None:
         self.key = self._conn = conn
 
-    async def put(self, values: Values) -> tuple[Any, ...]:
+    async def put(self, call: OutboxCall, values: Values) -> Sequence[int]:
         check_psycopg(self._conn)
-        topic_id, incarnation, expected, partitions, counts, keys, payloads, header_counts, *_ = values
-        statement = protocol.OUTBOX_PUT_BINARY
-        if counts == [1] and header_counts is None:
-            statement = protocol.OUTBOX_PUT_ONE
-            values = [topic_id, incarnation, expected, partitions[0], keys[0] if keys else None, payloads[0]]
         try:
             async with self._conn.cursor(row_factory=tuple_row) as cursor:
-                await cursor.execute(statement, values)
-                (row,) = await cursor.fetchall()
+                await cursor.execute(call.binary, values)
+                ((answer,),) = await cursor.fetchall()
         except psycopg.Error as error:
             raise translate(error) from error
-        return row
+        return answer
 
     def on_commit(self, do: Do) -> None:
         pass
@@ -86,16 +81,16 @@ class SqlalchemyCaller:
         self._conn, self._session = sqlalchemy_parts(conn)
         self.key: Any = self._conn if self._session is None else self._session
 
-    async def put(self, values: Values) -> tuple[Any, ...]:
+    async def put(self, call: OutboxCall, values: Values) -> Sequence[int]:
         from sqlalchemy import text
         from sqlalchemy.exc import DBAPIError, PendingRollbackError, ResourceClosedError, SQLAlchemyError
 
-        named = dict(zip(protocol.OUTBOX_PUT_NAMES, values, strict=True))
+        named = dict(zip(call.names, values, strict=True))
         try:
             connection = self._conn if self._session is None else await self._conn.connection()
             _check_sqlalchemy(connection)
-            result = await connection.execute(text(protocol.OUTBOX_PUT_NAMED), named)
-            (row,) = result.fetchall()
+            result = await connection.execute(text(call.by_name), named)
+            ((answer,),) = result.fetchall()
         except DBAPIError as error:
             raise translate_foreign(error, "SQLAlchemy") from error
         except PendingRollbackError as error:
@@ -107,7 +102,7 @@ class SqlalchemyCaller:
         except OSError as error:
             # asyncpg has no error of its own for a server that is not there.
             raise Unavailable(f"{error}; is the server running, and reachable from here?") from error
-        return tuple(row)
+        return answer
 
     def on_commit(self, do: Do) -> None:
         if self._session is not None:
@@ -131,17 +126,17 @@ class DjangoCaller:
     def __init__(self, conn: Any) -> None:
         self.key = self._conn = django_wrapper(conn)
 
-    async def put(self, values: Values) -> tuple[Any, ...]:
+    async def put(self, call: OutboxCall, values: Values) -> Sequence[int]:
         from django.db import Error
 
         check_django(self._conn)
         try:
             with self._conn.cursor() as cursor:
-                cursor.execute(protocol.OUTBOX_PUT, values)
-                (row,) = cursor.fetchall()
+                cursor.execute(call.by_place, values)
+                ((answer,),) = cursor.fetchall()
         except Error as error:
             raise translate_foreign(error, "Django") from error
-        return tuple(row)
+        return answer
 
     def on_commit(self, do: Do) -> None:
         # Django refuses it where the application begins and ends transactions by hand. What a savepoint took back when

@@ -25,6 +25,7 @@ from trunkline.client.aio.server import Server
 from trunkline.client.aio.shim import IS_ASYNC, Mutex
 from trunkline.client.aio.topics import Topics
 from trunkline.client.foreign import library_of
+from trunkline.client.protocol import OutboxCall
 from trunkline.engine.batching import Parcel, Routed, routed
 from trunkline.errors import InvalidArgument, NotFound, RoutingStale, TrunklineError
 from trunkline.records import PendingPosition, Topic
@@ -70,13 +71,13 @@ class Outbox:
         self._server.pool.check_usable()
         way = routed(topic, parcel, next(self._turn) % topic.partitions)
         try:
-            transaction_id, segment_id, is_full = await caller.put(_values(topic, way))
+            transaction_id, *full = await caller.put(*_call(topic, way))
         except (NotFound, RoutingStale):
             self._topics.forget(topic.name)
             raise
         self._note(caller.key, transaction_id, topic, way)
         caller.on_commit(Committed(self, caller.key))
-        if is_full:
+        for segment_id in full:
             await self._roll(topic, segment_id)
         placed: list[PendingPosition | None] = [None] * len(parcel)
         for partition, indexes in way.partitions.items():
@@ -125,20 +126,18 @@ class Outbox:
             logger.warning("segment %d of topic %s could not be rolled: %s", segment_id, topic.name, error)
 
 
-def _values(topic: Topic, way: Routed) -> Values:
-    """The arguments of outbox_put as any driver takes them."""
+def _call(topic: Topic, way: Routed) -> tuple[OutboxCall, Values]:
+    """Which call publishes the records, and its arguments as any driver takes them."""
     parcel = way.parcel
-    where = [
-        topic.topic_id,
-        topic.incarnation,
-        way.expected_partitions,
-        list(way.partitions),
-        [len(indexes) for indexes in way.partitions.values()],
-    ]
+    where: list[Any] = [topic.topic_id, topic.incarnation, way.expected_partitions]
+    if len(parcel) == 1 and parcel.headers is None:
+        key = None if parcel.keys is None else parcel.keys[0]
+        return protocol.OUTBOX_PUT_ONE, [*where, *way.partitions, key, parcel.payloads[0]]
+    where += [list(way.partitions), [len(indexes) for indexes in way.partitions.values()]]
     if parcel.headers is None:
-        return [*where, parcel.keys, parcel.payloads, None, None, None]
+        return protocol.OUTBOX_PUT, [*where, parcel.keys, parcel.payloads, None, None, None]
     pairs = [pair for pairs in parcel.headers for pair in pairs]
-    return [
+    return protocol.OUTBOX_PUT, [
         *where,
         parcel.keys,
         parcel.payloads,

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import psycopg
 from psycopg.rows import tuple_row
 
-from trunkline.client import protocol
 from trunkline.client.failures import translate
 from trunkline.client.foreign import (
     ALONE,
@@ -24,6 +23,7 @@ from trunkline.client.foreign import (
     sqlalchemy_parts,
     translate_foreign,
 )
+from trunkline.client.protocol import OutboxCall
 from trunkline.client.sync.shim import IS_ASYNC
 from trunkline.errors import Closed, InvalidArgument, Unavailable
 
@@ -36,8 +36,8 @@ class Caller(Protocol):
     key: Any
     """What the connection is known by: the same thing however it was given."""
 
-    def put(self, values: Values) -> tuple[Any, ...]:
-        """Call ``outbox_put`` in the transaction."""
+    def put(self, call: OutboxCall, values: Values) -> Sequence[int]:
+        """Call the outbox in the transaction; its answer."""
 
     def on_commit(self, do: Do) -> None:
         """Have something done when the transaction has committed, where there is somebody who says so. What is asked
@@ -61,20 +61,15 @@ class PsycopgCaller:
     def __init__(self, conn: psycopg.Connection[Any]) -> None:
         self.key = self._conn = conn
 
-    def put(self, values: Values) -> tuple[Any, ...]:
+    def put(self, call: OutboxCall, values: Values) -> Sequence[int]:
         check_psycopg(self._conn)
-        topic_id, incarnation, expected, partitions, counts, keys, payloads, header_counts, *_ = values
-        statement = protocol.OUTBOX_PUT_BINARY
-        if counts == [1] and header_counts is None:
-            statement = protocol.OUTBOX_PUT_ONE
-            values = [topic_id, incarnation, expected, partitions[0], keys[0] if keys else None, payloads[0]]
         try:
             with self._conn.cursor(row_factory=tuple_row) as cursor:
-                cursor.execute(statement, values)
-                (row,) = cursor.fetchall()
+                cursor.execute(call.binary, values)
+                ((answer,),) = cursor.fetchall()
         except psycopg.Error as error:
             raise translate(error) from error
-        return row
+        return answer
 
     def on_commit(self, do: Do) -> None:
         pass
@@ -87,16 +82,16 @@ class SqlalchemyCaller:
         self._conn, self._session = sqlalchemy_parts(conn)
         self.key: Any = self._conn if self._session is None else self._session
 
-    def put(self, values: Values) -> tuple[Any, ...]:
+    def put(self, call: OutboxCall, values: Values) -> Sequence[int]:
         from sqlalchemy import text
         from sqlalchemy.exc import DBAPIError, PendingRollbackError, ResourceClosedError, SQLAlchemyError
 
-        named = dict(zip(protocol.OUTBOX_PUT_NAMES, values, strict=True))
+        named = dict(zip(call.names, values, strict=True))
         try:
             connection = self._conn if self._session is None else self._conn.connection()
             _check_sqlalchemy(connection)
-            result = connection.execute(text(protocol.OUTBOX_PUT_NAMED), named)
-            (row,) = result.fetchall()
+            result = connection.execute(text(call.by_name), named)
+            ((answer,),) = result.fetchall()
         except DBAPIError as error:
             raise translate_foreign(error, "SQLAlchemy") from error
         except PendingRollbackError as error:
@@ -108,7 +103,7 @@ class SqlalchemyCaller:
         except OSError as error:
             # asyncpg has no error of its own for a server that is not there.
             raise Unavailable(f"{error}; is the server running, and reachable from here?") from error
-        return tuple(row)
+        return answer
 
     def on_commit(self, do: Do) -> None:
         if self._session is not None:
@@ -130,17 +125,17 @@ class DjangoCaller:
     def __init__(self, conn: Any) -> None:
         self.key = self._conn = django_wrapper(conn)
 
-    def put(self, values: Values) -> tuple[Any, ...]:
+    def put(self, call: OutboxCall, values: Values) -> Sequence[int]:
         from django.db import Error
 
         check_django(self._conn)
         try:
             with self._conn.cursor() as cursor:
-                cursor.execute(protocol.OUTBOX_PUT, values)
-                (row,) = cursor.fetchall()
+                cursor.execute(call.by_place, values)
+                ((answer,),) = cursor.fetchall()
         except Error as error:
             raise translate_foreign(error, "Django") from error
-        return tuple(row)
+        return answer
 
     def on_commit(self, do: Do) -> None:
         # Django refuses it where the application begins and ends transactions by hand. What a savepoint took back when

@@ -21,6 +21,7 @@ from psycopg.pq import TransactionStatus
 
 from trunkline.client import protocol
 from trunkline.client.foreign import library_of
+from trunkline.client.protocol import OutboxCall
 from trunkline.client.sync.callers import Values, caller_of
 from trunkline.client.sync.doorbell import Ringer
 from trunkline.client.sync.server import Server
@@ -71,13 +72,13 @@ class Outbox:
         self._server.pool.check_usable()
         way = routed(topic, parcel, next(self._turn) % topic.partitions)
         try:
-            transaction_id, segment_id, is_full = caller.put(_values(topic, way))
+            transaction_id, *full = caller.put(*_call(topic, way))
         except (NotFound, RoutingStale):
             self._topics.forget(topic.name)
             raise
         self._note(caller.key, transaction_id, topic, way)
         caller.on_commit(Committed(self, caller.key))
-        if is_full:
+        for segment_id in full:
             self._roll(topic, segment_id)
         placed: list[PendingPosition | None] = [None] * len(parcel)
         for partition, indexes in way.partitions.items():
@@ -126,20 +127,18 @@ class Outbox:
             logger.warning("segment %d of topic %s could not be rolled: %s", segment_id, topic.name, error)
 
 
-def _values(topic: Topic, way: Routed) -> Values:
-    """The arguments of outbox_put as any driver takes them."""
+def _call(topic: Topic, way: Routed) -> tuple[OutboxCall, Values]:
+    """Which call publishes the records, and its arguments as any driver takes them."""
     parcel = way.parcel
-    where = [
-        topic.topic_id,
-        topic.incarnation,
-        way.expected_partitions,
-        list(way.partitions),
-        [len(indexes) for indexes in way.partitions.values()],
-    ]
+    where: list[Any] = [topic.topic_id, topic.incarnation, way.expected_partitions]
+    if len(parcel) == 1 and parcel.headers is None:
+        key = None if parcel.keys is None else parcel.keys[0]
+        return protocol.OUTBOX_PUT_ONE, [*where, *way.partitions, key, parcel.payloads[0]]
+    where += [list(way.partitions), [len(indexes) for indexes in way.partitions.values()]]
     if parcel.headers is None:
-        return [*where, parcel.keys, parcel.payloads, None, None, None]
+        return protocol.OUTBOX_PUT, [*where, parcel.keys, parcel.payloads, None, None, None]
     pairs = [pair for pairs in parcel.headers for pair in pairs]
-    return [
+    return protocol.OUTBOX_PUT, [
         *where,
         parcel.keys,
         parcel.payloads,

@@ -1,6 +1,6 @@
 -- Nothing of ours is for everybody; roles get what they are granted by name, below.
 revoke all on schema trunkline from public;
-revoke all on all functions in schema trunkline from public;
+revoke all on all routines in schema trunkline from public;
 revoke all on all tables in schema trunkline from public;
 do $do$
 begin
@@ -13,7 +13,7 @@ begin
         alter table trunkline.outbox_stage enable always trigger outbox_begin;
         alter table trunkline.outbox_stage enable always trigger outbox_commit;
     end if;
-    perform trunkline.segment_define(s.segment_id)
+    perform trunkline.segment_define(s.segment_id), trunkline.outbox_define(s.segment_id)
     from trunkline.segment s where s.sealed_at is null and s.released_at is null order by s.segment_id;
     perform trunkline.queue_define(t.table_no) from trunkline.queue_table t order by t.table_no;
 end $do$;

@@ -10,6 +10,6 @@ begin
     end if;
     for old in select p.oid::regprocedure as signature from pg_catalog.pg_proc p
         where p.pronamespace = 'trunkline'::regnamespace and p.prorettype <> 'trigger'::regtype loop
-        execute format('drop function %s', old.signature);
+        execute format('drop routine %s', old.signature);
     end loop;
 end $do$;

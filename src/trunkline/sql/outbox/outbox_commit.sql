@@ -10,18 +10,39 @@ set search_path = pg_catalog, trunkline, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
+    is_free   boolean;
+    place     record;
     stage     record;
     partition integer;
     first     bigint;
     last      bigint;
     records   bigint;
     bytes     bigint;
-    appended  bigint[];
 begin
-    if not exists (select from trunkline.outbox_stage s where s.transaction_id = old.transaction_id) then
-        -- One record, as nearly always: it stands in the row that the first turn took from the stage.
-        appended := trunkline.log_append_part(old.partition_id, old.expected_partitions, old.record_count, old.keys,
-            old.payloads, old.header_counts, old.header_names, old.header_values, null, null, null);
+    -- Null where it has put down more than this. Then nothing may be locked yet.
+    is_free := case when exists (select from trunkline.outbox_stage s where s.transaction_id = old.transaction_id)
+        then null else pg_try_advisory_xact_lock(trunkline.lock_class(), old.partition_id) end;
+    if is_free is not null then
+        -- One batch, as nearly always: it stands in the row that the first turn took from the stage.
+        if not is_free then
+            perform trunkline.lock_wait(trunkline.lock_class(), old.partition_id);
+        end if;
+        -- In a later statement than the lock: while that is held, the open segment cannot be sealed.
+        select t.open_segment_id, p.partition into place
+        from trunkline.topic_partition p join trunkline.topic t using (topic_id)
+        where p.partition_id = old.partition_id
+            and (old.expected_partitions is null or old.expected_partitions = t.partitions)
+            and not t.notify_in_commit
+            and current_setting('transaction_isolation') = 'read committed'
+            and current_setting('synchronous_commit') <> 'off'
+            and current_setting('max_prepared_transactions') = '0';
+        if found then
+            execute format('call trunkline.%I($1, $2)', 'segment_' || place.open_segment_id || '_take')
+                using old, place.partition;
+        else
+            perform trunkline.log_append_part(old.partition_id, old.expected_partitions, old.record_count, old.keys,
+                old.payloads, old.header_counts, old.header_names, old.header_values, null, null, null);
+        end if;
         return null;
     end if;
     insert into trunkline.outbox_stage (transaction_id, ordinal, partition_id, expected_partitions, record_count,

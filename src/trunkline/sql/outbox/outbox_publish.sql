@@ -26,8 +26,14 @@ begin
         named.names := array_append(named.names, 'trunkline-group-key');
         named.values := array_append(named.values, group_key);
     end if;
-    perform trunkline.outbox_put(id, found_topic.incarnation,
-        case when key is not null and partition is null then found_topic.partitions end, array[at_partition], array[1],
-        case when key is not null then array[key] end, array[payload], named.counts, named.names, named.values);
+    if named.counts is null then
+        perform trunkline.outbox_put_one(id, found_topic.incarnation,
+            case when key is not null and partition is null then found_topic.partitions end, at_partition, key, payload);
+    else
+        perform trunkline.outbox_put(id, found_topic.incarnation,
+            case when key is not null and partition is null then found_topic.partitions end, array[at_partition],
+            array[1], case when key is not null then array[key] end, array[payload], named.counts, named.names,
+            named.values);
+    end if;
     return at_partition;
 end $$;

@@ -18,44 +18,38 @@ set search_path = pg_catalog, trunkline, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
-    topic record;
+    topic    record;
+    part     integer;
+    a        integer := 1;    -- the partition's records are elements a to z
+    z        integer;
+    header_a integer := 1;
+    header_z integer;
 begin
-    -- Few statements and large expressions: each costs a little in every transaction.
-    select t.open_segment_id, t.segment_bytes, t.loose_commit_order, p.partition_id,
-        (cardinality(outbox_put.partitions) = 1 and outbox_put.counts = array[1] and cardinality(outbox_put.payloads) = 1
-            and array_lower(outbox_put.payloads, 1) = 1 and outbox_put.payloads[1] is not null
-            and (outbox_put.keys is null
-                or (cardinality(outbox_put.keys) = 1 and array_lower(outbox_put.keys, 1) = 1
-                    and pg_column_size(outbox_put.keys) <= t.key_bytes_max))
-            and outbox_put.header_counts is null and outbox_put.header_names is null
-            and outbox_put.header_values is null
-            and (outbox_put.expected_partitions is null or outbox_put.expected_partitions = t.partitions)
-            and pg_column_size(outbox_put.payloads) <= least(t.record_bytes_max, t.batch_bytes_max)
-            and p.partition_id is not null and not t.loose_commit_order) as is_plain,
+    select t.open_segment_id, t.loose_commit_order,
         -- Looking at files costs more than a small publish: by chance, about 64 times while a segment fills.
-        random() * t.segment_bytes < pg_column_size(outbox_put.payloads)::bigint * 64 as is_due,
-        pg_current_xact_id()::text::bigint as transaction_id
+        random() * t.segment_bytes < pg_column_size(outbox_put.payloads)::bigint * 64 as is_due
     into topic
-    from trunkline.topic t left join trunkline.topic_partition p
-        on p.topic_id = t.topic_id and p.partition = outbox_put.partitions[1]
-    where t.topic_id = outbox_put.topic_id and t.incarnation = outbox_put.incarnation;
-    if topic.is_plain is true then
-        insert into trunkline.outbox_stage (transaction_id, partition_id, expected_partitions, record_count, is_head,
-            keys, payloads)
-        values (topic.transaction_id, topic.partition_id, outbox_put.expected_partitions, 1,
-            not exists (select from trunkline.outbox_stage s where s.transaction_id = topic.transaction_id),
-            outbox_put.keys, outbox_put.payloads);
-    elsif topic.transaction_id is null then
+    from trunkline.topic t where t.topic_id = outbox_put.topic_id and t.incarnation = outbox_put.incarnation;
+    if not found then
         raise exception 'topic % is not in this database: it was deleted, or the connection leads to another one', topic_id
             using errcode = 'TL002', hint = 'publish on a connection to the database of the client';
-    else
-        perform trunkline.outbox_put_closely(topic.transaction_id, topic.loose_commit_order, topic_id,
-            expected_partitions, partitions, counts, keys, payloads, header_counts, header_names, header_values);
     end if;
-    transaction_id := topic.transaction_id;
+    transaction_id := pg_current_xact_id()::text::bigint;
     open_segment_id := topic.open_segment_id;
-    -- Not where this transaction has partitions already, as after SET CONSTRAINTS: sealing would wait for them, and the
-    -- caller for the sealing.
-    is_full := topic.is_due and trunkline.segment_is_full(topic.open_segment_id)
-        and not trunkline.lock_is_mine();
+    perform trunkline.log_check_parts(partitions, counts, keys, payloads, header_counts);
+    for i in 1 .. cardinality(partitions) loop
+        z := a + counts[i] - 1;
+        header_z := header_a - 1 + coalesce((select sum(n) from unnest(header_counts[a:z]) n), 0);
+        part := trunkline.outbox_check(topic_id, expected_partitions, partitions[i], counts[i], keys[a:z],
+            payloads[a:z], header_counts[a:z], header_names[header_a:header_z], header_values[header_a:header_z]);
+        perform trunkline.outbox_keep(topic.loose_commit_order, transaction_id, part, expected_partitions, counts[i],
+            keys[a:z], payloads[a:z], header_counts[a:z], header_names[header_a:header_z],
+            header_values[header_a:header_z]);
+        a := z + 1;
+        header_a := header_z + 1;
+    end loop;
+    if topic.loose_commit_order and current_setting('synchronous_commit') = 'off' then
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
+    is_full := topic.is_due and trunkline.outbox_is_due(open_segment_id);
 end $$;

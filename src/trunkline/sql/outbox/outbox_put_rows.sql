@@ -44,8 +44,13 @@ begin
                 end if;
             end loop;
         end if;
-        perform trunkline.outbox_put(topic_id, incarnation, case when part.is_keyed then partitions end,
-            array[part.partition], array[cardinality(part.payloads)],
-            case when part.is_keyed then part.keys end, part.payloads, counts, names, "values");
+        if cardinality(part.payloads) = 1 and not has_headers then
+            perform trunkline.outbox_put_one(topic_id, incarnation, case when part.is_keyed then partitions end,
+                part.partition, part.keys[1], part.payloads[1]);
+        else
+            perform trunkline.outbox_put(topic_id, incarnation, case when part.is_keyed then partitions end,
+                array[part.partition], array[cardinality(part.payloads)],
+                case when part.is_keyed then part.keys end, part.payloads, counts, names, "values");
+        end if;
     end loop;
 end $$;
