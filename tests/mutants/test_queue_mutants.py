@@ -42,10 +42,7 @@ NO_NUMBER: Change = ("queue_table_create", "primary key (part_id, claim_no, seq)
 NO_CLAIM_NUMBER: Change = ("queue_table_create", "primary key (part_id, claim_no) )", "check (true) )")
 NO_STEP_LOCK: Change = (
     "queue_define",
-    (
-        "if not pg_try_advisory_xact_lock(trunkline.lock_class() + 7, hashint8(claim_no) # hashint4(part_id)) then"
-        " perform trunkline.lock_wait(trunkline.lock_class() + 7, hashint8(claim_no) # hashint4(part_id)); end if;"
-    ),
+    "and pg_try_advisory_xact_lock(trunkline.lock_class() + 7, hashint8(claim_no) # hashint4(part_id))",
     "",
 )
 NO_STEP_CLOCK: Change = ("queue_define", "and coalesce(c.deadline, c.at) > trunkline.clock_now()", "")

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.queues.conftest import MakeQueue
-from tests.queues.driver import Clock, Queue, Settlement
+from tests.queues.driver import Claim, Clock, Queue, Settlement
 
 HAS_XID = "select pg_current_xact_id_if_assigned() is not null"
 
@@ -609,3 +609,41 @@ def test_nobody_may_call_the_functions_that_need_a_lock(queue: Queue) -> None:
         [f"claim_{number}%", f"claim_{number}_step"],
     )
     assert found == []
+
+
+def test_by_the_short_way_what_is_done_is_passed_and_what_is_open_comes_in_time(queue: Queue, clock: Clock) -> None:
+    """Claims that are done need no look when they are due; one that is open among them gets its look at its deadline,
+    not when the newest one is due."""
+    for _ in range(6):
+        queue.publish(1)
+    busy, dead = queue.reader("busy"), queue.reader("dead")
+    held: Claim | None = busy.take(1)
+    clock.advance(4)
+    left = dead.take(1)
+    # At 12 the first claim is due, and done; the other reader's is due at 14, and the newest later.
+    for seconds in (4, 4, 1):
+        clock.advance(seconds)
+        is_done, held = busy.step(held, max_records=1)
+        assert is_done
+        assert held is not None
+    clock.advance(1)
+    assert busy.step(held, max_records=1) == (True, None)
+    again = busy.take(1)
+    assert (again.offsets, again.attempt) == (left.offsets, 2)
+
+
+def test_by_the_short_way_a_reader_acknowledges_what_is_not_the_newest_claim(queue: Queue) -> None:
+    for _ in range(5):
+        queue.publish(1)
+    one, other = queue.reader("one"), queue.reader("other")
+    first, second = one.take(1), other.take(1)
+    is_done, third = one.step(first, max_records=1)
+    assert is_done
+    assert third is not None
+    is_done, fourth = other.step(second, max_records=1)
+    assert is_done
+    assert fourth is not None
+    assert (third.offsets, fourth.offsets) == ((3,), (4,))
+    # What is settled already is not done again, and nothing is claimed by the way.
+    assert one.step(first, max_records=1) == (False, None)
+    assert queue.describe().in_flight == 2

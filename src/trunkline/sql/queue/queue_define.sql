@@ -396,9 +396,8 @@ $function$, '<claim>', 'claim_' || table_no), '<closure>', 'closure_' || table_n
     -- acknowledged; otherwise send it to queue_next, which says what became of it. is_more: whether queue_next should be
     -- asked for records. records: how many are acknowledged, where that is known. is_alone: nothing else is in this
     -- transaction, so that a claim need not be flushed. held_ms: for how long those are held that were claimed. Records
-    -- come along where they are all of a batch, and small; otherwise read them by log_read. Promises are those of
-    -- queue_next. What changes rarely stands
-    -- in its text. A part that has moved to other tables leaves rows behind here (see queue_move_part) that make it
+    -- come along where they are all of a batch, and small; otherwise read them by log_read. A flag that is null is false.
+    -- Promises are those of queue_next. What changes rarely stands in its text. A part that has moved to other tables leaves rows behind here (see queue_move_part) that make it
     -- unusual; queue_tables says where it is now.
     execute replace(replace(replace(format($function$
 create or replace function trunkline.<claim>_step(
@@ -412,30 +411,88 @@ set search_path = pg_catalog, trunkline, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $body$
 declare
-    place     constant integer := (%3$L::integer[])[array_position(%4$L::integer[], part_id)];
-    state     record;
-    due       record;
-    now       timestamptz;
-    deadline  timestamptz;
-    setting   text;
-    rest      integer;      -- of the batch that comes next
+    now        timestamptz;
+    deadline   timestamptz;      -- of what is claimed
+    held_until timestamptz;      -- the deadline of the part's newest row
+    done       integer;          -- records that are acknowledged
+    frontier   bigint;
+    looked     timestamptz;      -- up to where what was due has been looked at
+    looked_no  bigint;
+    next_due   timestamptz;
+    expired    bigint;
+    rest       integer;          -- of the batch that comes next
+    next_first bigint;           -- where the one after it begins
+    is_newest  boolean;          -- whether the part's newest row is the claim that is acknowledged, all of it, in time
+    is_usual   boolean;          -- whether records of that batch can be claimed here
+    is_plain   boolean;          -- and nothing else is to be looked at
+    due        record;
+    setting    text;
 begin
-    -- Few statements, and small ones: each is set up anew in every call.
-    is_done := false;
-    is_more := true;
-    is_full := false;
-    if current_setting('transaction_isolation') <> 'read committed'
-        or (claim_no is not null and current_setting('synchronous_commit') = 'off')
-        or current_setting('max_prepared_transactions') <> '0' then
-        return;
-    end if;
-    if claim_no is not null then
-        if not pg_try_advisory_xact_lock(trunkline.lock_class() + 7, hashint8(claim_no) # hashint4(part_id)) then
-            perform trunkline.lock_wait(trunkline.lock_class() + 7, hashint8(claim_no) # hashint4(part_id));
+    -- Few statements, and few expressions: each is set up anew in every call.
+    if (current_setting('transaction_isolation') = 'read committed'
+        and (claim_no is null or (current_setting('synchronous_commit') <> 'off'
+            and pg_try_advisory_xact_lock(trunkline.lock_class() + 7, hashint8(claim_no) # hashint4(part_id))))
+        and current_setting('max_prepared_transactions') = '0') is not true then
+        if current_setting('transaction_isolation') <> 'read committed'
+            or (claim_no is not null and current_setting('synchronous_commit') = 'off')
+            or current_setting('max_prepared_transactions') <> '0' then
+            is_more := true;
+            return;
         end if;
+        perform trunkline.lock_wait(trunkline.lock_class() + 7, hashint8(claim_no) # hashint4(part_id));
+    end if;
+    if max_records > 0 and %1$L and pg_try_advisory_xact_lock(trunkline.lock_class() + 6, part_id) then
+        -- In a later statement than the locks. What is claimed is worked out here already, and holds if it is written.
+        select s.claim_no + 1, trunkline.random_bigint(), s.frontier + 1,
+            least(b.first_offset + b.record_count - s.frontier - 1, max_records), %6$s, b.append_time,
+            case when b.is_whole then b.keys end, case when b.is_whole then b.payloads end,
+            case when b.is_whole then b.header_counts end, case when b.is_whole then b.header_names end,
+            case when b.is_whole then b.header_values end, random() < 0.002 and trunkline.queue_is_full(%5$s),
+            s.now, greatest(s.now + interval %2$L, s.swept + interval '1 microsecond'), s.deadline,
+            coalesce(<claim>_step.records, trunkline.offsets_count(s.offsets)),
+            s.frontier, s.swept, s.swept_no, s.next_due, s.expired,
+            b.first_offset + b.record_count - s.frontier - 1, b.first_offset + b.record_count,
+            s.claim_no = <claim>_step.claim_no and s.token = <claim>_step.token and s.deadline > s.now
+                and <claim>_step.seq = 1 and <claim>_step.offsets is null,
+            b.is_usual, b.is_usual and b.first_offset + b.record_count - s.frontier > max_records and s.next_due > s.now
+        into next_no, next_token, first_offset, record_count, held_ms, append_time, keys, payloads, header_counts,
+            header_names, header_values, is_full, now, deadline, held_until, done, frontier, looked, looked_no,
+            next_due, expired, rest, next_first, is_newest, is_usual, is_plain
+        from (
+            select s.claim_no, s.token, s.deadline, s.offsets, s.frontier, s.swept, s.swept_no, s.next_due, s.expired,
+                trunkline.clock_now() as now
+            from trunkline.<claim> s
+            where s.part_id = <claim>_step.part_id order by s.claim_no desc limit 1) s
+        cross join lateral (
+            select b.first_offset, b.record_count, b.append_time, b.keys, b.payloads, b.header_counts, b.header_names,
+                b.header_values, b.first_offset = s.frontier + 1 and b.record_count <= max_records as is_whole,
+                b.first_offset + b.record_count > s.frontier + 1
+                and b.byte_count / b.record_count * least(b.first_offset + b.record_count - s.frontier - 1, max_records) <= 65536
+                and ('trunkline-deliver-after' = any (b.header_names)) is not true as is_usual
+            from trunkline.<segment> b
+            where b.partition = (%3$L::integer[])[array_position(%4$L::integer[], <claim>_step.part_id)]
+                and b.first_offset <= s.frontier + 1 order by b.first_offset desc limit 1) b;
+        if is_newest and is_plain then
+            -- Nearly always. If anything has become of the claim, its first closure is there.
+            insert into trunkline.<closure> (claim_no, deadline, at, part_id, seq, records, kind, remains)
+            values (<claim>_step.claim_no, held_until, now, <claim>_step.part_id, 1, done, 'a', '{}')
+            on conflict do nothing returning true into is_done;
+            if is_done then
+                insert into trunkline.<claim> (claim_no, token, deadline, at, frontier, swept, swept_no, next_due, expired,
+                    part_id, attempt, kind, offsets, holder)
+                values (<claim>_step.next_no, <claim>_step.next_token, deadline, now, frontier + <claim>_step.record_count,
+                    looked, looked_no, least(next_due, deadline), expired, <claim>_step.part_id, 1, 'c',
+                    int8multirange(int8range(<claim>_step.first_offset, <claim>_step.first_offset + <claim>_step.record_count)),
+                    <claim>_step.holder);
+                return;
+            end if;
+        end if;
+    end if;
+
+    is_more := true;
+    if claim_no is not null then
         -- In a later statement than the lock.
         if seq = 1 and offsets is null then
-            -- Nearly always. If anything has become of the claim, its first closure is there.
             insert into trunkline.<closure> (claim_no, deadline, at, part_id, seq, records, kind, remains)
             select c.claim_no, c.deadline, trunkline.clock_now(), c.part_id, 1,
                 coalesce(<claim>_step.records, trunkline.offsets_count(c.offsets)), 'a', '{}'
@@ -459,88 +516,61 @@ begin
                 and (<claim>_step.offsets is null
                     or (<claim>_step.offsets <@ coalesce(l.remains, c.offsets) and not isempty(<claim>_step.offsets)));
         end if;
-        if not found then
-            return;
-        end if;
-        is_done := true;
+        is_done := found;
     elsif is_alone then
         -- A claim that is lost in a crash is only delivered again.
         setting := set_config('synchronous_commit', 'off', true);
     end if;
-    if (max_records > 0 and %1$L and pg_try_advisory_xact_lock(trunkline.lock_class() + 6, part_id)) is not true then
-        return;
-    end if;
-    select s.claim_no, s.frontier, s.swept, s.swept_no, s.next_due, s.expired, b.first_offset, b.record_count, b.byte_count,
-        b.append_time, b.keys, b.payloads, b.header_counts, b.header_names, b.header_values
-    into state
-    from (
-        select s.claim_no, s.frontier, s.swept, s.swept_no, s.next_due, s.expired from trunkline.<claim> s
-        where s.part_id = <claim>_step.part_id order by s.claim_no desc limit 1) s
-    cross join lateral (
-        select b.* from trunkline.<segment> b
-        where b.partition = place
-            and b.first_offset <= s.frontier + 1 order by b.first_offset desc limit 1) b;
-    rest := greatest(state.first_offset + state.record_count - state.frontier - 1, 0);
-    if (rest > 0 and state.byte_count / state.record_count * least(rest, max_records) <= 65536
-        and ('trunkline-deliver-after' = any (state.header_names)) is not true) is not true then
-        return;
-    elsif rest < max_records then
-        -- A short rest, and what comes after it fits as well: there it is worth to look for more.
-        perform from trunkline.<segment> x
-        where x.partition = place and x.first_offset = state.first_offset + state.record_count
-            and x.record_count <= max_records - rest;
-        if found then
-            return;
+
+    <<claiming>> begin
+        exit claiming when is_usual is not true or is_done = false;
+        if rest < max_records then
+            -- A short rest, and what comes after it fits as well: there it is worth to look for more.
+            perform from trunkline.<segment> x
+            where x.partition = (%3$L::integer[])[array_position(%4$L::integer[], <claim>_step.part_id)]
+                and x.first_offset = next_first and x.record_count <= max_records - rest;
+            exit claiming when found;
         end if;
-    end if;
-    now := trunkline.clock_now();
-    if state.next_due <= now then
-        -- Nearly always these are claims that were done in time: then it goes on behind them.
-        select bool_or(d.is_open) as is_open, max(d.deadline) as swept, max(d.claim_no) filter (where d.is_last) as swept_no
-        into due
-        from (
-            select d.deadline, d.claim_no, not exists (
-                    select from trunkline.<closure> l
-                    where l.part_id = <claim>_step.part_id and l.claim_no = d.about and isempty(l.remains)) as is_open,
-                row_number() over (order by d.deadline desc, d.claim_no desc) = 1 as is_last
+        if next_due <= now then
+            -- Nearly always these are claims that were done in time: then it goes on behind them. What is due later and is
+            -- done by now need not be looked at again either.
+            select bool_or(d.is_open) filter (where d.is_due) as is_open, max(d.deadline) filter (where d.is_due) as swept,
+                max(d.claim_no) filter (where d.is_last) as swept_no,
+                coalesce(min(d.deadline) filter (where d.is_open and not d.is_due),
+                    case when count(*) = 200 then max(d.deadline) end, 'infinity') as next
+            into due
             from (
-                select d.deadline, d.claim_no, coalesce(d.about, d.claim_no) as about from trunkline.<claim> d
-                where d.part_id = <claim>_step.part_id and d.deadline is not null
-                    and (d.deadline, d.claim_no) > (state.swept, state.swept_no) and d.deadline <= now
-                order by d.deadline, d.claim_no limit 200) d) d;
-        if due.is_open is not false then
-            return;
+                select d.deadline, d.claim_no, d.is_due, not exists (
+                        select from trunkline.<closure> l
+                        where l.part_id = <claim>_step.part_id and l.claim_no = d.about and isempty(l.remains)) as is_open,
+                    d.is_due and row_number() over (partition by d.is_due order by d.deadline desc, d.claim_no desc) = 1 as is_last
+                from (
+                    select d.deadline, d.claim_no, coalesce(d.about, d.claim_no) as about, d.deadline <= now as is_due
+                    from trunkline.<claim> d
+                    where d.part_id = <claim>_step.part_id and d.deadline is not null
+                        and (d.deadline, d.claim_no) > (looked, looked_no)
+                    order by d.deadline, d.claim_no limit 200) d) d;
+            exit claiming when due.is_open is not false;
+            looked := due.swept;
+            looked_no := due.swept_no;
+            next_due := due.next;
         end if;
-        state.swept := due.swept;
-        state.swept_no := due.swept_no;
-        select coalesce(min(d.deadline), 'infinity') into state.next_due from (
-            select d.deadline from trunkline.<claim> d
-            where d.part_id = <claim>_step.part_id and d.deadline is not null
-                and (d.deadline, d.claim_no) > (state.swept, state.swept_no)
-            order by d.deadline, d.claim_no limit 1) d;
-    end if;
-    record_count := least(rest, max_records);
-    held_ms := %6$s;
-    first_offset := state.frontier + 1;
-    next_no := state.claim_no + 1;
-    next_token := trunkline.random_bigint();
-    deadline := greatest(now + interval %2$L, state.swept + interval '1 microsecond');
-    insert into trunkline.<claim> (claim_no, token, deadline, at, frontier, swept, swept_no, next_due, expired, part_id,
-        attempt, kind, offsets, holder)
-    values (<claim>_step.next_no, <claim>_step.next_token, deadline, now, state.frontier + <claim>_step.record_count, state.swept,
-        state.swept_no, least(state.next_due, deadline), state.expired, <claim>_step.part_id, 1, 'c',
-        int8multirange(int8range(<claim>_step.first_offset, <claim>_step.first_offset + <claim>_step.record_count)),
-        <claim>_step.holder);
-    is_more := false;
-    is_full := random() < 0.002 and trunkline.queue_is_full(%5$s);
-    append_time := state.append_time;
-    if record_count = state.record_count then
-        keys := state.keys;
-        payloads := state.payloads;
-        header_counts := state.header_counts;
-        header_names := state.header_names;
-        header_values := state.header_values;
-    end if;
+        insert into trunkline.<claim> (claim_no, token, deadline, at, frontier, swept, swept_no, next_due, expired, part_id,
+            attempt, kind, offsets, holder)
+        values (<claim>_step.next_no, <claim>_step.next_token, greatest(deadline, looked + interval '1 microsecond'), now,
+            frontier + <claim>_step.record_count, looked, looked_no, least(next_due, deadline), expired,
+            <claim>_step.part_id, 1, 'c',
+            int8multirange(int8range(<claim>_step.first_offset, <claim>_step.first_offset + <claim>_step.record_count)),
+            <claim>_step.holder);
+        is_more := false;
+        return;
+    end;
+    next_no := null;
+    keys := null;
+    payloads := null;
+    header_counts := null;
+    header_names := null;
+    header_values := null;
 end $body$
 $function$, queue.is_plain, queue.ack_deadline_s || ' seconds', queue.partitions, queue.part_ids, queue.queue_id,
         floor(queue.ack_deadline_s * 1000)::integer), '<claim>', 'claim_' || table_no), '<closure>', 'closure_' || table_no),
