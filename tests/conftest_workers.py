@@ -34,7 +34,7 @@ SINGLE = ("tests/pooler/test_suite.py", "tests/docs/test_documents.py", "tests/e
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Twice as many as there are processors, since most tests wait: on two of them groups, queues, concurrency, outbox and
+    """Twice as many as there are processors, since most tests wait: on two, groups, queues, concurrency, outbox and
     mutants take 137 s with three workers and 107 s with six. Spark's tests leave no processor idle by themselves."""
     return min(2 * len(os.sched_getaffinity(0)), WORKERS_MAX)
 
