@@ -76,7 +76,7 @@ def test_S4_16_while_a_key_is_redriven_nobody_takes_its_partition(scene: Scene, 
     scene.admin.run(REDRIVE)
     assert scene.due(handler, scene.member) == [1, 2]
     handler.run(DONE, [scene.cursor_id, 2])
-    scene.member.process.close()
+    scene.sessions.end(scene.member.process)
     taker = scene.sessions.open("taker", autocommit=True)
     taking = taker.start(TAKE, [other.member_id, [scene.cursor_id]])
     scene.sessions.watcher.wait_blocked(taker, handler)
@@ -90,7 +90,7 @@ def test_S4_16_while_a_key_is_redriven_nobody_takes_its_partition(scene: Scene, 
 def test_S4_16_who_has_lost_the_partition_redrives_nothing(scene: Scene) -> None:
     late, other = scene.sessions.open("late"), scene.group.join("other")
     scene.admin.run(REDRIVE)
-    scene.member.process.close()
+    scene.sessions.end(scene.member.process)
     scene.group.take(other, 0)
     waiting = late.start(DUE, [scene.member.member_id, [scene.cursor_id], [1]])
     assert refused(waiting).sqlstate == "TL013"
