@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trunkline.client.arrays import bytea_array, integer_array, offset_array, register, text_array
+from trunkline.client.arrays import Times, bytea_array, integer_array, offset_array, payload_array, register, text_array
 from trunkline.engine.backoff import backoff_s
 from trunkline.engine.batching import BatchLimits, Parcel, merge, route, split, take
 from trunkline.engine.producing import SEQUENCE_MAX, ProducerState
@@ -185,3 +186,37 @@ def test_arrays_arrive_as_they_were_sent(
     sent = [bytea_array(values), text_array(texts), integer_array(numbers), offset_array(offsets)]
     row = sql_connection.execute("select %s, %s, %s, %s", sent).fetchone()
     assert row == (values, texts, numbers, offsets)
+
+
+@given(payloads=st.lists(st.binary(max_size=5000), min_size=1, max_size=4))
+def test_payloads_are_encoded_as_any_array_is(payloads: list[bytes]) -> None:
+    assert payload_array(payloads, list(map(len, payloads))).data == bytea_array(payloads).data
+
+
+TIMES = st.datetimes(datetime(1970, 1, 1), datetime(2500, 1, 1), timezones=st.just(UTC))
+
+
+@settings(max_examples=100, deadline=None)
+@given(times=st.lists(TIMES, max_size=20))
+def test_times_are_a_sequence_of_what_the_server_sent(
+    sql_connection: psycopg.Connection[Any], times: list[datetime]
+) -> None:
+    """Whatever the zone of the session is, and whether one of them is asked for or all of them."""
+    register(sql_connection)
+    sql_connection.execute("set timezone to 'Asia/Kathmandu'")
+
+    def arrived() -> Times:
+        row = sql_connection.execute("select %s::timestamptz[]", [times], binary=True).fetchone()
+        assert row is not None
+        assert isinstance(row[0], Times)
+        return row[0]
+
+    assert len(arrived()) == len(times)
+    assert list(arrived()) == times == arrived()
+    assert arrived() == arrived()
+    assert arrived() != [*times, datetime(2026, 1, 1, tzinfo=UTC)]
+    assert arrived()[1:3] == times[1:3]
+    assert repr(arrived()) == repr(list(arrived()))
+    assert all(each.tzinfo is UTC for each in arrived())
+    if times:
+        assert arrived()[-1] == times[-1]

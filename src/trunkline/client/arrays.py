@@ -26,6 +26,7 @@ _LENGTHS = [_LENGTH(n) for n in range(4096)]
 _KNOWN = len(_LENGTHS)
 
 _INT4_OID, _INT8_OID, _FLOAT8_OID, _TEXT_OID, _BYTEA_OID = 23, 20, 701, 25, 17
+_ONE_BYTEA = _HEADER(1, 0, _BYTEA_OID, 1, 1)
 _TIMES_OID = 1185
 _HEADER_BYTES, _TIME_BYTES = 20, 12
 
@@ -69,6 +70,8 @@ def bytea_array(values: Sequence[bytes | None]) -> ByteaArray:
 
 def payload_array(payloads: Sequence[bytes], lengths: list[int]) -> ByteaArray:
     """Encode what has no null, and whose lengths are known."""
+    if len(payloads) == 1:
+        return ByteaArray(b"%b%b%b" % (_ONE_BYTEA, _LENGTH(lengths[0]), payloads[0]))
     return ByteaArray(_joined(payloads, _words(lengths), _BYTEA_OID))
 
 

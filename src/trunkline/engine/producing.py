@@ -22,10 +22,11 @@ class ProducerState:
 
     def next_of(self, partitions: Iterable[int]) -> list[int]:
         """The next number for each of these partitions. Asking again without ``done`` gives the same numbers."""
-        wanted = list(partitions)
-        if any(self._last.get(partition, 0) >= SEQUENCE_MAX for partition in wanted):
+        numbers = [self._last.get(partition, 0) + 1 for partition in partitions]
+        if max(numbers, default=0) > SEQUENCE_MAX:
             self.next_epoch()
-        return [self._last.get(partition, 0) + 1 for partition in wanted]
+            return [1] * len(numbers)
+        return numbers
 
     def done(self, partitions: Iterable[int]) -> None:
         """The batch with the last given numbers is in the log."""

@@ -7,9 +7,9 @@ connection once one of them was found broken, so that a restarted server costs o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from time import monotonic
+from types import TracebackType
 
 from psycopg.pq import TransactionStatus
 
@@ -18,6 +18,25 @@ from trunkline.client.aio.connection import ServerConnection, open_connection
 from trunkline.client.aio.shim import Mutex, Waiter
 from trunkline.errors import Closed, DeadlineExceeded
 from trunkline.settings import ClientSettings
+
+
+class _Loan(AbstractAsyncContextManager[ServerConnection]):
+    """A connection until a block ends. A generator would cost more than all else that the pool does."""
+
+    __slots__ = ("_deadline", "_lent", "_pool")
+
+    def __init__(self, pool: Pool, deadline: float) -> None:
+        self._pool = pool
+        self._deadline = deadline
+
+    async def __aenter__(self) -> ServerConnection:
+        self._lent = await self._pool.borrow(self._deadline)
+        return self._lent
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._pool.give_back(self._lent)
 
 
 class Pool:
@@ -45,17 +64,17 @@ class Pool:
         if self.is_inherited:
             raise Closed("this client was opened before fork; connect again in the child process")
 
-    @asynccontextmanager
-    async def connection(self, deadline: float) -> AsyncIterator[ServerConnection]:
+    def connection(self, deadline: float) -> AbstractAsyncContextManager[ServerConnection]:
         """Borrow a connection until the block ends, its waits bounded by the deadline."""
-        lent = await self._borrow(deadline)
-        lent.deadline = min(deadline, monotonic() + self._settings.statement_timeout_s)
-        try:
-            yield lent
-        finally:
-            await self._give_back(lent)
+        return _Loan(self, deadline)
 
-    async def _borrow(self, deadline: float) -> ServerConnection:
+    async def borrow(self, deadline: float) -> ServerConnection:
+        """A connection that must be given back."""
+        lent = await self._next(deadline)
+        lent.deadline = min(deadline, monotonic() + self._settings.statement_timeout_s)
+        return lent
+
+    async def _next(self, deadline: float) -> ServerConnection:
         while True:
             self.check_usable()
             with self._mutex:
@@ -88,7 +107,7 @@ class Pool:
                 ) from None
             raise
 
-    async def _give_back(self, lent: ServerConnection) -> None:
+    async def give_back(self, lent: ServerConnection) -> None:
         lent.deadline = None
         sound = not lent.closed and lent.pgconn.transaction_status == TransactionStatus.IDLE
         old = lent.is_worn(self._settings.connection_age_s)

@@ -217,12 +217,12 @@ def _values(plan: _Plan) -> list[bytes | None]:
     """The arguments of a segment's function, one partition, in binary."""
     ((partition, indexes),) = plan.routed.items()
     partition_id = plan.topic.partition_ids[partition]
-    numbers = (partition_id, plan.expected_partitions, len(indexes))
-    columns = [None if column is None else column.data for column in plan.columns]
-    producer: list[bytes | None] = [None, None, None]
-    if plan.producer is not None:
-        producer = [plan.producer.bytes, _int4(plan.epoch), _int4(plan.sequences[0])]
-    return [*(None if number is None else _int4(number) for number in numbers), *columns, *producer]
+    expected = None if plan.expected_partitions is None else _int4(plan.expected_partitions)
+    values = [_int4(partition_id), expected, _int4(len(indexes))]
+    values += [None if column is None else column.data for column in plan.columns]
+    if plan.producer is None:
+        return [*values, None, None, None]
+    return [*values, plan.producer.bytes, _int4(plan.epoch), _int4(plan.sequences[0])]
 
 
 def _parameters(plan: _Plan) -> list[Any]:

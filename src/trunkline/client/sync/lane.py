@@ -40,7 +40,7 @@ class Entry:
         self.parcel = parcel
         self.deadline = deadline
         self.size = parcel.size
-        self.waiter: Waiter[Signal] = Waiter()
+        self.waiter: Waiter[Signal] | None = None  # Of who has to wait: most callers find nobody before them.
         self.positions: list[Position] | None = None
         self.error: BaseException | None = None
         self.leads = self.is_begun = False
@@ -48,6 +48,10 @@ class Entry:
     @property
     def ended(self) -> bool:
         return self.positions is not None or self.error is not None
+
+    def tell(self, signal: Signal) -> None:
+        if self.waiter is not None:
+            self.waiter.give(signal)
 
     def result(self) -> list[Position]:
         if self.error is not None:
@@ -110,6 +114,7 @@ class Lane:
                     self._pending.append(entry)
                     self._pending_bytes += entry.size
                     entry.leads, self._led = not self._led, True
+                    entry.waiter = None if entry.leads else Waiter()
                     return
                 room: Waiter[bool] = Waiter()
                 self._for_room.append(room)
@@ -123,6 +128,7 @@ class Lane:
 
     def _turn(self, entry: Entry) -> None:
         """Wait in line until the records are sent, or the caller has to send them. Out of time, leave the line."""
+        assert entry.waiter is not None
         try:
             entry.waiter.wait(max(0.0, entry.deadline - monotonic()))
         except TimeoutError:
@@ -172,14 +178,14 @@ class Lane:
         leader.leads = False
         if self._pending:
             self._pending[0].leads = True
-            self._pending[0].waiter.give("lead")
+            self._pending[0].tell("lead")
         else:
             self._led = False
 
     def _take(self) -> list[Entry]:
         with self._mutex:
             entries = take(self._pending, self._limits)
-            self._pending_bytes -= sum(entry.size for entry in entries)
+            self._pending_bytes -= sum([entry.size for entry in entries])
             while self._for_room:
                 self._for_room.popleft().give(True)
         return entries
@@ -204,16 +210,16 @@ class Lane:
     def _end(self, entries: list[Entry], error: BaseException) -> None:
         for entry in entries:
             entry.error = error
-            entry.waiter.give("done")
+            entry.tell("done")
 
     def _commit(self, entries: list[Entry]) -> None:
         parcel = merge([entry.parcel for entry in entries])
-        answer = self._appender.append(parcel, min(entry.deadline for entry in entries))
+        answer = self._appender.append(parcel, min([entry.deadline for entry in entries]))
         start = 0
         for entry in entries:
             end = start + len(entry.parcel)
             entry.positions = answer.positions[start:end]
-            entry.waiter.give("done")
+            entry.tell("done")
             start = end
         self._topics.moved_on(self._topic_name, answer.open_segment_id)
         self._ringer.ring_topic(answer.topic_id, answer.partitions)

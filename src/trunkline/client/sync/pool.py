@@ -8,9 +8,9 @@ connection once one of them was found broken, so that a restarted server costs o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from time import monotonic
+from types import TracebackType
 
 from psycopg.pq import TransactionStatus
 
@@ -19,6 +19,25 @@ from trunkline.client.sync.connection import ServerConnection, open_connection
 from trunkline.client.sync.shim import Mutex, Waiter
 from trunkline.errors import Closed, DeadlineExceeded
 from trunkline.settings import ClientSettings
+
+
+class _Loan(AbstractContextManager[ServerConnection]):
+    """A connection until a block ends. A generator would cost more than all else that the pool does."""
+
+    __slots__ = ("_deadline", "_lent", "_pool")
+
+    def __init__(self, pool: Pool, deadline: float) -> None:
+        self._pool = pool
+        self._deadline = deadline
+
+    def __enter__(self) -> ServerConnection:
+        self._lent = self._pool.borrow(self._deadline)
+        return self._lent
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.give_back(self._lent)
 
 
 class Pool:
@@ -46,17 +65,17 @@ class Pool:
         if self.is_inherited:
             raise Closed("this client was opened before fork; connect again in the child process")
 
-    @contextmanager
-    def connection(self, deadline: float) -> Iterator[ServerConnection]:
+    def connection(self, deadline: float) -> AbstractContextManager[ServerConnection]:
         """Borrow a connection until the block ends, its waits bounded by the deadline."""
-        lent = self._borrow(deadline)
-        lent.deadline = min(deadline, monotonic() + self._settings.statement_timeout_s)
-        try:
-            yield lent
-        finally:
-            self._give_back(lent)
+        return _Loan(self, deadline)
 
-    def _borrow(self, deadline: float) -> ServerConnection:
+    def borrow(self, deadline: float) -> ServerConnection:
+        """A connection that must be given back."""
+        lent = self._next(deadline)
+        lent.deadline = min(deadline, monotonic() + self._settings.statement_timeout_s)
+        return lent
+
+    def _next(self, deadline: float) -> ServerConnection:
         while True:
             self.check_usable()
             with self._mutex:
@@ -89,7 +108,7 @@ class Pool:
                 ) from None
             raise
 
-    def _give_back(self, lent: ServerConnection) -> None:
+    def give_back(self, lent: ServerConnection) -> None:
         lent.deadline = None
         sound = not lent.closed and lent.pgconn.transaction_status == TransactionStatus.IDLE
         old = lent.is_worn(self._settings.connection_age_s)

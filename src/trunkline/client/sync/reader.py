@@ -157,9 +157,10 @@ def batches_of(topic: str, partition: int, rows: Iterable[Row]) -> list[Batch]:
 
 
 def _batch(topic: str, partition: int, row: tuple[Any, ...]) -> Batch:
-    first_offset, _, append_time, batch_id, keys, payloads, counts, names, values = row[:9]
-    transaction_id, ordinal, count, append_times, joined, lengths, _ = row[9:]
+    first_offset, _, append_time, batch_id, keys, payloads, counts, names, values, *rest = row
+    transaction_id, ordinal, count, append_times, joined, lengths, _ = rest
     if payloads is None:
+        # From a schema that has not been upgraded.
         payloads = [joined[start:end] for start, end in pairwise(accumulate(lengths, initial=0))]
     headers = _headers(counts, names, values) if counts is not None else None
     if append_time.tzinfo is not UTC:

@@ -34,6 +34,7 @@ declare
     blocked   bigint;             -- where it meets something else
     is_single boolean;            -- and whether that is a batch of one record, with more than a payload
     before    bigint;
+    pieces    refcursor;
     merge_at  bigint := case when merge_small then start end;    -- from where on a run is looked for
 begin
     if max_records is null or max_records < 1 or bytes_max is null or bytes_max < 1 then
@@ -103,13 +104,17 @@ begin
         while is_run loop
             goal := least(run_stop, here + bytes / limited);
             exit when goal < here + 64;
-            for batch in execute trunkline.segment_merge(place.segment_id, has_more)
-                using partition, here, goal, limited loop
-                exit when batch.first_offset <> here or (here = before and batch.record_count < 64);
+            -- A row at a time, as each takes more memory than the processor's cache should lose.
+            open pieces no scroll for execute trunkline.segment_merge(place.segment_id, has_more)
+                using partition, here, goal, limited;
+            loop
+                fetch pieces into batch;
+                exit when not found or batch.first_offset <> here or (here = before and batch.record_count < 64);
                 return next batch;
                 here := here + batch.record_count;
                 bytes := bytes - batch.byte_count;
             end loop;
+            close pieces;
             continue when here = goal;
             -- The log ends, or what is looked for stands next: keys or headers, which the following are likely to have
             -- too, or another kind of batch.
