@@ -38,6 +38,27 @@ def test_a_plan_that_was_made_for_a_small_segment_is_good_for_a_large_one(db_url
     assert (seq_scans, index_scans >= 20) == (0, True)
 
 
+@pytest.mark.direct("the plans that count are those of a session that has just begun")
+@pytest.mark.parametrize("known", ["nothing", "one row"])
+def test_what_is_published_in_a_transaction_is_found_by_indexes(db_url: str, known: str) -> None:
+    """By the publish, and by both turns of the commit."""
+    publish = "select trunkline.outbox_put_one(%s, %s, 1, 0, 'k', 'x')"
+    with psycopg.connect(db_url, autocommit=True) as connection:
+        connection.execute("select trunkline.topic_create('t')")
+        topic = connection.execute("select topic_id, incarnation from trunkline.topic").fetchone()
+        connection.execute(publish, topic)
+        if known == "one row":
+            connection.execute("analyze")
+    with psycopg.connect(db_url) as connection:
+        for _ in range(20):
+            connection.execute(publish, topic)
+            connection.execute("set constraints all immediate")
+            connection.execute("set constraints all deferred")
+        for table in ("outbox_stage", "segment_1", "topic", "topic_partition"):
+            seq_scans, index_scans = connection.execute(SCANS, [table]).fetchone() or (None, 0)
+            assert (table, seq_scans, index_scans >= 20) == (table, 0, True)
+
+
 HOT = {
     "group_view": "select * from trunkline.group_view(1)",
     "group_cursors": "select * from trunkline.group_cursors(1)",

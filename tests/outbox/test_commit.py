@@ -134,16 +134,19 @@ def test_a_partition_that_does_not_become_free_fails_the_commit_in_the_sessions_
 def test_keys_that_would_go_elsewhere_by_now_fail_the_commit(stage: Stage, *, beside: bool) -> None:
     caller = stage.session("caller")
     keyed = "select trunkline.outbox_publish('t', 'x', key => 'k')"
+    stage.admin.run(keyed)
     caller.run(keyed)
     if beside:
         caller.run(PUBLISH, [b"not keyed", 0])
     stage.admin.run("select trunkline.topic_add_partitions('t', 5, true)")
+    for partition in range(2):
+        stage.admin.run(PUBLISH, [b"since", partition])
     with pytest.raises(psycopg.Error) as failed:
         caller.commit()
     assert failed.value.sqlstate == "TL012"
     caller.run(keyed)
     caller.commit()
-    assert sum(len(stage.payloads(partition)) for partition in range(5)) == 1
+    assert sum(len(stage.payloads(partition)) for partition in range(5)) == 4
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])

@@ -69,7 +69,7 @@ class PsycopgCaller:
                 ((answer,),) = cursor.fetchall()
         except psycopg.Error as error:
             raise translate(error) from error
-        return answer
+        return list(answer)
 
     def on_commit(self, do: Do) -> None:
         pass
@@ -103,7 +103,7 @@ class SqlalchemyCaller:
         except OSError as error:
             # asyncpg has no error of its own for a server that is not there.
             raise Unavailable(f"{error}; is the server running, and reachable from here?") from error
-        return answer
+        return list(answer)
 
     def on_commit(self, do: Do) -> None:
         if self._session is not None:
@@ -135,7 +135,7 @@ class DjangoCaller:
                 ((answer,),) = cursor.fetchall()
         except Error as error:
             raise translate_foreign(error, "Django") from error
-        return answer
+        return list(answer)
 
     def on_commit(self, do: Do) -> None:
         # Django refuses it where the application begins and ends transactions by hand. What a savepoint took back when
