@@ -104,7 +104,7 @@ class AsyncDelivery(Record, frozen=True, gc=False):
 
     async def ack(self) -> None:
         """It is done: it is not delivered again."""
-        await self.queue.ack((self,))
+        await self.queue.ack_one(self)
 
     async def nack(self, *, delay_s: float = 0.0) -> None:
         """It failed: deliver it again, after the delay. After ``max_attempts`` it goes to the dead letter topic."""
@@ -240,8 +240,8 @@ class AsyncQueue:
         if self._closed:
             raise Closed("this queue is closed; make another one")
 
-    def _deliveries(self, batch: Batch, claim: Claim) -> Iterator[AsyncDelivery]:
-        return batch.made_into(AsyncDelivery, claim.attempt, claim, self)
+    def _deliveries(self, batch: Batch, start: int, end: int, claim: Claim) -> Iterator[AsyncDelivery]:
+        return batch.made_into(AsyncDelivery, start, end, claim.attempt, claim, self)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -409,6 +409,20 @@ class AsyncQueue:
         if lost:
             self._raise_lost(opened, lost)
 
+    async def ack_one(self, delivery: AsyncDelivery) -> None:
+        """As ``ack``, for one that was received here: what most handlers call, so with as little as it takes."""
+        self._check_open()
+        opened, claim = self._opened, delivery.claim
+        with self._mutex:
+            is_open = opened is not None and claim.begin_one(delivery.offset)
+        if opened is None or not is_open:
+            await self.ack((delivery,))
+            return
+        order = Order(self._rooms.server.deadline(), (Settlement(claim, "a", (delivery.offset,)),))
+        lost = await self._ordered(opened, order, {claim: [delivery]}, "a")
+        if lost:
+            self._raise_lost(opened, lost)
+
     async def nack(self, deliveries: Iterable[AsyncDelivery], *, delay_s: float = 0.0) -> None:
         """They failed: deliver them again, after the delay; those that were tried ``max_attempts`` times go to the dead
         letter topic. Of an ordered queue, what else is held of the same partition is given back with them."""
@@ -485,6 +499,10 @@ class AsyncQueue:
             order = Order(deadline, graves=graves)
         else:
             order = Order(deadline, _settlements(held, kind, delay_s), wanted=wanted)
+        return lost + await self._ordered(opened, order, held, kind)
+
+    async def _ordered(self, opened: _Opened, order: Order, held: Chosen, kind: Kind) -> list[AsyncDelivery]:
+        """Have it done what was begun; those whose claims turn out to be lost."""
         try:
             await opened.lane.submit(order)
         except BaseException as error:
@@ -495,6 +513,7 @@ class AsyncQueue:
             raise
         if opened.lane.is_waiting:
             self._wake_waiting(opened)
+        lost: list[AsyncDelivery] = []
         if order.lost:
             with self._mutex:
                 for claim in order.lost:
@@ -510,11 +529,6 @@ class AsyncQueue:
 
     def _begin(self, chosen: Chosen, kind: Kind, *, is_ordered: bool) -> tuple[Chosen, list[AsyncDelivery]]:
         """Note that they are being settled; those that are held, and those that are lost already."""
-        if kind == "a" and len(chosen) == 1:
-            # Nearly always.
-            ((claim, deliveries),) = chosen.items()
-            if len(deliveries) == 1 and claim.begin_one(deliveries[0].offset):
-                return chosen, []
         lost: list[AsyncDelivery] = []
         if not all(claim.are_open(_offsets(deliveries)) for claim, deliveries in chosen.items()):
             _check_unsettled(chosen)

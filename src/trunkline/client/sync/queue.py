@@ -105,7 +105,7 @@ class Delivery(Record, frozen=True, gc=False):
 
     def ack(self) -> None:
         """It is done: it is not delivered again."""
-        self.queue.ack((self,))
+        self.queue.ack_one(self)
 
     def nack(self, *, delay_s: float = 0.0) -> None:
         """It failed: deliver it again, after the delay. After ``max_attempts`` it goes to the dead letter topic."""
@@ -241,8 +241,8 @@ class Queue:
         if self._closed:
             raise Closed("this queue is closed; make another one")
 
-    def _deliveries(self, batch: Batch, claim: Claim) -> Iterator[Delivery]:
-        return batch.made_into(Delivery, claim.attempt, claim, self)
+    def _deliveries(self, batch: Batch, start: int, end: int, claim: Claim) -> Iterator[Delivery]:
+        return batch.made_into(Delivery, start, end, claim.attempt, claim, self)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -406,6 +406,20 @@ class Queue:
         if lost:
             self._raise_lost(opened, lost)
 
+    def ack_one(self, delivery: Delivery) -> None:
+        """As ``ack``, for one that was received here: what most handlers call, so with as little as it takes."""
+        self._check_open()
+        opened, claim = self._opened, delivery.claim
+        with self._mutex:
+            is_open = opened is not None and claim.begin_one(delivery.offset)
+        if opened is None or not is_open:
+            self.ack((delivery,))
+            return
+        order = Order(self._rooms.server.deadline(), (Settlement(claim, "a", (delivery.offset,)),))
+        lost = self._ordered(opened, order, {claim: [delivery]}, "a")
+        if lost:
+            self._raise_lost(opened, lost)
+
     def nack(self, deliveries: Iterable[Delivery], *, delay_s: float = 0.0) -> None:
         """They failed: deliver them again, after the delay; those that were tried ``max_attempts`` times go to the dead
         letter topic. Of an ordered queue, what else is held of the same partition is given back with them."""
@@ -482,6 +496,10 @@ class Queue:
             order = Order(deadline, graves=graves)
         else:
             order = Order(deadline, _settlements(held, kind, delay_s), wanted=wanted)
+        return lost + self._ordered(opened, order, held, kind)
+
+    def _ordered(self, opened: _Opened, order: Order, held: Chosen, kind: Kind) -> list[Delivery]:
+        """Have it done what was begun; those whose claims turn out to be lost."""
         try:
             opened.lane.submit(order)
         except BaseException as error:
@@ -492,6 +510,7 @@ class Queue:
             raise
         if opened.lane.is_waiting:
             self._wake_waiting(opened)
+        lost: list[Delivery] = []
         if order.lost:
             with self._mutex:
                 for claim in order.lost:
@@ -507,11 +526,6 @@ class Queue:
 
     def _begin(self, chosen: Chosen, kind: Kind, *, is_ordered: bool) -> tuple[Chosen, list[Delivery]]:
         """Note that they are being settled; those that are held, and those that are lost already."""
-        if kind == "a" and len(chosen) == 1:
-            # Nearly always.
-            ((claim, deliveries),) = chosen.items()
-            if len(deliveries) == 1 and claim.begin_one(deliveries[0].offset):
-                return chosen, []
         lost: list[Delivery] = []
         if not all(claim.are_open(_offsets(deliveries)) for claim, deliveries in chosen.items()):
             _check_unsettled(chosen)
