@@ -189,8 +189,10 @@ class AsyncQueue:
             return opened
         server, wanted = self._rooms.server, self._wanted
         topic = await self._rooms.topics.look_up(wanted.topic)
-        if opened is None or (topic.topic_id == opened.topic.topic_id and topic.partitions > opened.topic.partitions):
+        if opened is None:
             opened = await self._open(topic)
+        elif topic.topic_id == opened.topic.topic_id and topic.partitions > opened.topic.partitions:
+            await self._look_again(opened, topic)
         else:
             await opened.calls.find_tables()
         self._look_due = monotonic() + server.settings.heartbeat_s
@@ -203,12 +205,6 @@ class AsyncQueue:
         ((queue_id, settings, part_ids),) = await server.repeat(
             protocol.QUEUE_ENTER, [topic.topic_id, wanted.name, wanted.create, wanted.start, *wanted[4:10]]
         )
-        known = self._opened
-        if known is not None:
-            known.calls.topic, known.calls.part_ids, known.topic = topic, part_ids, topic
-            for seat in list(self._seats):
-                self._rooms.watch.follow(seat, topic)
-            return known
         is_plain = not settings["is_ordered"] and settings["max_attempts"] != 1
         calls = QueueCalls(server, topic, queue_id, part_ids, is_plain=is_plain)
         await calls.find_tables()
@@ -227,13 +223,20 @@ class AsyncQueue:
             await find_letters_topic(self._rooms.topics, name)
         return QueueLetters(self._rooms.server, self._rooms.topics, self._rooms.ringer, calls, name)
 
-    async def _look_at_settings(self, opened: _Opened) -> None:
-        """Learn how the queue is set now, whatever was asked for when it was opened."""
+    async def _look_again(self, opened: _Opened, topic: Topic) -> None:
+        """Learn how the queue is set now, whatever was asked for when it was opened; and of new partitions, where the
+        topic has got any."""
         wanted = self._wanted
-        ((_, settings, _),) = await self._rooms.server.repeat(
-            protocol.QUEUE_ENTER, [opened.topic.topic_id, wanted.name, False, wanted.start, *[None] * 6]
+        ((_, settings, part_ids),) = await self._rooms.server.repeat(
+            protocol.QUEUE_ENTER, [topic.topic_id, wanted.name, False, wanted.start, *[None] * 6]
         )
-        opened.set(settings, await self._letters(opened.calls, settings))
+        letters = await self._letters(opened.calls, settings)
+        with self._mutex:
+            opened.set(settings, letters)
+            is_same = opened.topic is topic
+            opened.calls.topic, opened.calls.part_ids, opened.topic = topic, part_ids, topic
+        for seat in () if is_same else list(self._seats):
+            self._rooms.watch.follow(seat, topic)
 
     def _check_open(self) -> None:
         self._rooms.server.pool.check_usable()
@@ -449,6 +452,9 @@ class AsyncQueue:
         if not isinstance(reason, str):
             raise InvalidArgument(f"a reason must be text, not {type(reason).__name__}")
         opened, chosen = self._chosen(deliveries)
+        if opened.letters is None:
+            # It may have been set after this reader had opened the queue.
+            await self._look_again(opened, opened.topic)
         kind: Kind = "j" if opened.letters is None else "d"
         self._raise_lost(opened, await self._settle(opened, chosen, kind, reason=reason_text(reason)))
         if opened.letters is None:
@@ -578,7 +584,7 @@ class AsyncQueue:
             try:
                 if opened.letters is None:
                     # It was set after this reader had opened the queue.
-                    await self._look_at_settings(opened)
+                    await self._look_again(opened, opened.topic)
                 if opened.letters is not None:
                     await self._bury_first(opened, opened.letters, claim, ranges)
                 else:
