@@ -158,9 +158,22 @@ class Batch(msgspec.Struct, frozen=True):
         """As iterating, for a consumer that wants to know which ones are done."""
         return map(GroupRecord, *self._fields(), repeat(mark))
 
-    def made_into(self, make: Callable[..., T], *further: object) -> Iterator[T]:
-        """As iterating, for a kind of record that has further fields, the same for all of them."""
-        return map(make, *self._fields(), *map(repeat, further))
+    def made_into(self, make: Callable[..., T], start: int, end: int, *further: object) -> Iterator[T]:
+        """The records of ``[start, end)``, which must lie in it, as a kind of record that has further fields, the same
+        for all of them."""
+        if end - start > 1:
+            return map(make, *self.cut(start, end)._fields(), *map(repeat, further))
+        at = start - self.first_offset
+        record = (
+            self.topic,
+            self.partition,
+            start,
+            None if self.keys is None else self.keys[at],
+            self.payloads[at],
+            () if self.headers is None else self.headers[at],
+            self.append_time if self.append_times is None else self.append_times[at],
+        )
+        return iter((make(*record, *further),))
 
     def _fields(self) -> tuple[Iterable[Any], ...]:
         return (

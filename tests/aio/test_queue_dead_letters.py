@@ -75,6 +75,20 @@ async def test_what_is_rejected_without_a_dead_letter_topic_is_logged_and_gone(
             assert await queue.receive() == []
 
 
+async def test_what_is_rejected_is_a_dead_letter_where_the_topic_was_set_after_the_reader_came(db_url: str) -> None:
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        await tl.create_topic("orders.dead")
+        await tl.publish("orders", b"x")
+        async with tl.queue("orders", "billing", prefetch=0) as queue:
+            (delivery,) = await queue.receive()
+            sql(db_url, """select trunkline.queue_alter('orders', 'billing', '{"dead_letter": "orders.dead"}')""")
+            await delivery.reject("why not")
+            assert await queue.receive() == []
+        (letter,) = await tl.read("orders.dead")
+        assert (letter.payload, about(letter)["reason"]) == (b"x", "why not")
+
+
 async def test_what_is_given_back_too_often_is_a_dead_letter(db_url: str) -> None:
     async with trunkline.aio.connect(db_url) as tl:
         await tl.create_topic("orders")

@@ -507,6 +507,21 @@ async def test_partitions_that_are_added_are_read(db_url: str) -> None:
             assert (delivery.partition, delivery.payload) == (2, b"x")
 
 
+async def test_partitions_that_are_added_are_read_though_the_queue_was_altered_since(db_url: str) -> None:
+    """What a reader asked for when it opened the queue is not asked for again: somebody has changed it since."""
+    settings = ClientSettings(heartbeat_s=0.05, session_timeout_s=0.6)
+    async with trunkline.aio.connect(db_url, settings=settings) as tl:
+        await tl.create_topic("orders")
+        async with tl.queue("orders", "billing", ack_deadline_s=30) as queue:
+            assert await queue.receive() == []
+            sql(db_url, """select trunkline.queue_alter('orders', 'billing', '{"ack_deadline_s": 60}')""")
+            await tl.add_partitions("orders", 3)
+            await tl.publish("orders", b"x", partition=2)
+            (delivery,) = await queue.receive(wait_s=30)
+            assert (delivery.partition, delivery.payload) == (2, b"x")
+            assert queue.settings["ack_deadline_s"] == 60
+
+
 async def test_tables_that_are_full_are_left_for_new_ones(db_url: str) -> None:
     """Method: the limit is lowered to almost nothing; claims go on until the old tables are gone."""
     async with trunkline.aio.connect(db_url) as tl:

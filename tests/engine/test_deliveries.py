@@ -25,8 +25,9 @@ def batch(first: int, count: int) -> Batch:
 
 
 def buffer() -> Buffer[int]:
-    def offsets(found: Batch, _: Claim) -> Iterator[int]:
-        return iter(range(found.first_offset, found.end))
+    def offsets(found: Batch, start: int, end: int, _: Claim) -> Iterator[int]:
+        assert found.first_offset <= start < end <= found.end
+        return iter(range(start, end))
 
     return Buffer(offsets)
 

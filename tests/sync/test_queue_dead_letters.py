@@ -76,6 +76,20 @@ def test_what_is_rejected_without_a_dead_letter_topic_is_logged_and_gone(
             assert queue.receive() == []
 
 
+def test_what_is_rejected_is_a_dead_letter_where_the_topic_was_set_after_the_reader_came(db_url: str) -> None:
+    with trunkline.connect(db_url) as tl:
+        tl.create_topic("orders")
+        tl.create_topic("orders.dead")
+        tl.publish("orders", b"x")
+        with tl.queue("orders", "billing", prefetch=0) as queue:
+            (delivery,) = queue.receive()
+            sql(db_url, """select trunkline.queue_alter('orders', 'billing', '{"dead_letter": "orders.dead"}')""")
+            delivery.reject("why not")
+            assert queue.receive() == []
+        (letter,) = tl.read("orders.dead")
+        assert (letter.payload, about(letter)["reason"]) == (b"x", "why not")
+
+
 def test_what_is_given_back_too_often_is_a_dead_letter(db_url: str) -> None:
     with trunkline.connect(db_url) as tl:
         tl.create_topic("orders")

@@ -504,6 +504,21 @@ def test_partitions_that_are_added_are_read(db_url: str) -> None:
             assert (delivery.partition, delivery.payload) == (2, b"x")
 
 
+def test_partitions_that_are_added_are_read_though_the_queue_was_altered_since(db_url: str) -> None:
+    """What a reader asked for when it opened the queue is not asked for again: somebody has changed it since."""
+    settings = ClientSettings(heartbeat_s=0.05, session_timeout_s=0.6)
+    with trunkline.connect(db_url, settings=settings) as tl:
+        tl.create_topic("orders")
+        with tl.queue("orders", "billing", ack_deadline_s=30) as queue:
+            assert queue.receive() == []
+            sql(db_url, """select trunkline.queue_alter('orders', 'billing', '{"ack_deadline_s": 60}')""")
+            tl.add_partitions("orders", 3)
+            tl.publish("orders", b"x", partition=2)
+            (delivery,) = queue.receive(wait_s=30)
+            assert (delivery.partition, delivery.payload) == (2, b"x")
+            assert queue.settings["ack_deadline_s"] == 60
+
+
 def test_tables_that_are_full_are_left_for_new_ones(db_url: str) -> None:
     """Method: the limit is lowered to almost nothing; claims go on until the old tables are gone."""
     with trunkline.connect(db_url) as tl:

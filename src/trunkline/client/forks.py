@@ -7,7 +7,9 @@ import os
 from functools import cache
 
 
-class _Forks:
+class Forks:
+    """``generation`` is another number in a child process."""
+
     generation = 0
 
     def add(self) -> None:
@@ -15,12 +17,8 @@ class _Forks:
 
 
 @cache
-def _forks() -> _Forks:
-    forks = _Forks()
+def forks() -> Forks:
+    """The one of this process."""
+    forks = Forks()
     os.register_at_fork(after_in_child=forks.add)
     return forks
-
-
-def generation() -> int:
-    """A number that is another one in a child process."""
-    return _forks().generation

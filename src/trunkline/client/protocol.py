@@ -119,6 +119,8 @@ def queue_step(table_no: int) -> bytes:
 
 QUEUE_STEP_TYPES = (23, 20, 20, 23, 4536, 23, 23, 25, 16)
 """integer, bigint, int8multirange, text."""
+QUEUE_STEP_NUMBERS = Struct("!qqqiiq").unpack
+"""What was claimed: number, token, first offset, how many records, for how many milliseconds, append time."""
 QUEUE_TABLES = "select part_id, table_no from trunkline.queue_tables(%s::int4)"
 QUEUE_ROLL = "select trunkline.queue_roll(%s::int4)"
 QUEUE_MOVE_PARTS = "select trunkline.queue_move_parts(%s::int4)"

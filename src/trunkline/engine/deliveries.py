@@ -134,6 +134,10 @@ class Settlement(NamedTuple):
 def merged(settlements: Iterable[Settlement]) -> list[Settlement]:
     """As few settlements as say the same: one for each claim and kind, and delay. Of several extensions of a claim the
     longest counts."""
+    settlements = list(settlements)
+    if len(settlements) == 1:
+        ((claim, kind, offsets, delay_s),) = settlements
+        return settlements if len(offsets) < 2 else [Settlement(claim, kind, sorted(offsets), delay_s)]
     found: dict[tuple[Claim, Kind, float], list[int]] = {}
     longest: dict[Claim, float] = {}
     for settlement in settlements:
@@ -199,14 +203,15 @@ class Piece(Generic[T]):
 
 
 class Buffer(Generic[T]):
-    """What was claimed and is not handed out yet. ``make`` turns a batch of a claim into what is handed out."""
+    """What was claimed and is not handed out yet. ``make`` turns a range of a batch, for a claim, into what is handed
+    out."""
 
-    def __init__(self, make: Callable[[Batch, Claim], Iterator[T]]) -> None:
+    def __init__(self, make: Callable[[Batch, int, int, Claim], Iterator[T]]) -> None:
         self._make = make
         self._pieces: deque[Piece[T]] = deque()
 
     def __len__(self) -> int:
-        return sum(map(len, self._pieces))
+        return sum(map(len, self._pieces)) if self._pieces else 0
 
     def add(self, claim: Claim, ranges: Iterable[tuple[int, int]], batch: Batch | None) -> None:
         """Keep ranges of a claim, which lie in the batch where it has come along."""
@@ -215,7 +220,7 @@ class Buffer(Generic[T]):
             claim.left += end - start
 
     def _piece(self, claim: Claim, start: int, end: int, batch: Batch | None) -> Piece[T]:
-        return Piece(claim, start, end, None if batch is None else self._make(batch.cut(start, end), claim))
+        return Piece(claim, start, end, None if batch is None else self._make(batch, start, end, claim))
 
     def fill(self, piece: Piece[T], batches: Iterable[Batch]) -> None:
         """Put records into a piece that had none, as far as they were read; what is not in them was taken by retention,

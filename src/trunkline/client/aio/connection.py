@@ -32,6 +32,8 @@ _READ_BINARY = [Format.BINARY] * len(protocol.READ_TYPES)
 _QUEUE_NEXT_BINARY = [Format.BINARY] * len(protocol.QUEUE_NEXT_TYPES)
 _QUEUE_STEP_FORMATS = [Format.TEXT if kind == 4536 else Format.BINARY for kind in protocol.QUEUE_STEP_TYPES]
 _STEP_ARRAYS = (1001, 1001, 1007, 1009, 1001)
+_NOTHING_CLAIMED = (None,) * 11
+_NOTHING_ALONG = (None,) * 5
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 """From which the server counts microseconds."""
 _CHUNK_BYTES = 400_000
@@ -182,15 +184,16 @@ class ServerConnection(AsyncConnection[Row]):
     def _stepped(self, result: PGresult) -> Row:
         """Its columns, without a look-up for each of how to read it."""
         value = result.get_value
-        flags = [value(0, column) == b"\1" for column in range(3)]
-        claim_no = value(0, 3)
-        if claim_no is None:
-            return (*flags, *[None] * 11)
-        numbers = [int.from_bytes(value(0, column) or b"", signed=True) for column in range(3, 9)]
-        time = _EPOCH + timedelta(microseconds=numbers.pop())
+        flags = (value(0, 0) == b"\1", value(0, 1) == b"\1", value(0, 2) == b"\1")
+        if value(0, 3) is None:
+            return (*flags, *_NOTHING_CLAIMED)
+        *numbers, microseconds = protocol.QUEUE_STEP_NUMBERS(
+            b"".join([value(0, column) or b"" for column in range(3, 9)])
+        )
+        time = _EPOCH + timedelta(microseconds=microseconds)
+        if value(0, 10) is None:
+            return (*flags, *numbers, time, *_NOTHING_ALONG)
         arrays = [value(0, column) for column in range(9, 14)]
-        if arrays[1] is None:
-            return (*flags, *numbers, time, *arrays)
         load = self._array_loaders
         loaded = [None if each is None else load[kind](each) for kind, each in zip(_STEP_ARRAYS, arrays, strict=True)]
         return (*flags, *numbers, time, *loaded)

@@ -7,21 +7,20 @@ connection once one of them was found broken, so that a restarted server costs o
 from __future__ import annotations
 
 from collections import deque
-from contextlib import AbstractAsyncContextManager
 from time import monotonic
 from types import TracebackType
 
 from psycopg.pq import TransactionStatus
 
-from trunkline.client import forks
 from trunkline.client.aio.connection import ServerConnection, open_connection
 from trunkline.client.aio.shim import Mutex, Waiter
+from trunkline.client.forks import forks
 from trunkline.errors import Closed, DeadlineExceeded
 from trunkline.settings import ClientSettings
 
 
-class _Loan(AbstractAsyncContextManager[ServerConnection]):
-    """A connection until a block ends. A generator would cost more than all else that the pool does."""
+class Loan:
+    """A connection that is borrowed while a block runs. A class: every call makes one, and a generator costs more."""
 
     __slots__ = ("_deadline", "_lent", "_pool")
 
@@ -50,31 +49,32 @@ class Pool:
         self._open = 0
         self._waiting: deque[Waiter[bool]] = deque()
         self._closed = False
-        self._generation = forks.generation()
+        self._forks = forks()
+        self._generation = self._forks.generation
 
     @property
     def is_inherited(self) -> bool:
         """Whether this is a child process: sockets and threads are the parent's."""
-        return forks.generation() != self._generation
+        return self._forks.generation != self._generation
 
     def check_usable(self) -> None:
         """Raise Closed after close, and in a child process, where the sockets belong to the parent."""
         if self._closed:
             raise Closed("this client is closed; connect again")
-        if self.is_inherited:
+        if self._forks.generation != self._generation:
             raise Closed("this client was opened before fork; connect again in the child process")
 
-    def connection(self, deadline: float) -> AbstractAsyncContextManager[ServerConnection]:
+    def connection(self, deadline: float) -> Loan:
         """Borrow a connection until the block ends, its waits bounded by the deadline."""
-        return _Loan(self, deadline)
+        return Loan(self, deadline)
 
     async def borrow(self, deadline: float) -> ServerConnection:
-        """A connection that must be given back."""
-        lent = await self._next(deadline)
+        """A connection for this caller alone, who must give it back."""
+        lent = await self._find(deadline)
         lent.deadline = min(deadline, monotonic() + self._settings.statement_timeout_s)
         return lent
 
-    async def _next(self, deadline: float) -> ServerConnection:
+    async def _find(self, deadline: float) -> ServerConnection:
         while True:
             self.check_usable()
             with self._mutex:
@@ -108,6 +108,7 @@ class Pool:
             raise
 
     async def give_back(self, lent: ServerConnection) -> None:
+        """Let others have it; one that is worn or broken is closed."""
         lent.deadline = None
         sound = not lent.closed and lent.pgconn.transaction_status == TransactionStatus.IDLE
         old = lent.is_worn(self._settings.connection_age_s)

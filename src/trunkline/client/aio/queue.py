@@ -104,7 +104,7 @@ class AsyncDelivery(Record, frozen=True, gc=False):
 
     async def ack(self) -> None:
         """It is done: it is not delivered again."""
-        await self.queue.ack((self,))
+        await self.queue.ack_one(self)
 
     async def nack(self, *, delay_s: float = 0.0) -> None:
         """It failed: deliver it again, after the delay. After ``max_attempts`` it goes to the dead letter topic."""
@@ -189,8 +189,10 @@ class AsyncQueue:
             return opened
         server, wanted = self._rooms.server, self._wanted
         topic = await self._rooms.topics.look_up(wanted.topic)
-        if opened is None or (topic.topic_id == opened.topic.topic_id and topic.partitions > opened.topic.partitions):
+        if opened is None:
             opened = await self._open(topic)
+        elif topic.topic_id == opened.topic.topic_id and topic.partitions > opened.topic.partitions:
+            await self._look_again(opened, topic)
         else:
             await opened.calls.find_tables()
         self._look_due = monotonic() + server.settings.heartbeat_s
@@ -203,12 +205,6 @@ class AsyncQueue:
         ((queue_id, settings, part_ids),) = await server.repeat(
             protocol.QUEUE_ENTER, [topic.topic_id, wanted.name, wanted.create, wanted.start, *wanted[4:10]]
         )
-        known = self._opened
-        if known is not None:
-            known.calls.topic, known.calls.part_ids, known.topic = topic, part_ids, topic
-            for seat in list(self._seats):
-                self._rooms.watch.follow(seat, topic)
-            return known
         is_plain = not settings["is_ordered"] and settings["max_attempts"] != 1
         calls = QueueCalls(server, topic, queue_id, part_ids, is_plain=is_plain)
         await calls.find_tables()
@@ -227,21 +223,28 @@ class AsyncQueue:
             await find_letters_topic(self._rooms.topics, name)
         return QueueLetters(self._rooms.server, self._rooms.topics, self._rooms.ringer, calls, name)
 
-    async def _look_at_settings(self, opened: _Opened) -> None:
-        """Learn how the queue is set now, whatever was asked for when it was opened."""
+    async def _look_again(self, opened: _Opened, topic: Topic) -> None:
+        """Learn how the queue is set now, whatever was asked for when it was opened; and of new partitions, where the
+        topic has got any."""
         wanted = self._wanted
-        ((_, settings, _),) = await self._rooms.server.repeat(
-            protocol.QUEUE_ENTER, [opened.topic.topic_id, wanted.name, False, wanted.start, *[None] * 6]
+        ((_, settings, part_ids),) = await self._rooms.server.repeat(
+            protocol.QUEUE_ENTER, [topic.topic_id, wanted.name, False, wanted.start, *[None] * 6]
         )
-        opened.set(settings, await self._letters(opened.calls, settings))
+        letters = await self._letters(opened.calls, settings)
+        with self._mutex:
+            opened.set(settings, letters)
+            is_same = opened.topic is topic
+            opened.calls.topic, opened.calls.part_ids, opened.topic = topic, part_ids, topic
+        for seat in () if is_same else list(self._seats):
+            self._rooms.watch.follow(seat, topic)
 
     def _check_open(self) -> None:
         self._rooms.server.pool.check_usable()
         if self._closed:
             raise Closed("this queue is closed; make another one")
 
-    def _deliveries(self, batch: Batch, claim: Claim) -> Iterator[AsyncDelivery]:
-        return batch.made_into(AsyncDelivery, claim.attempt, claim, self)
+    def _deliveries(self, batch: Batch, start: int, end: int, claim: Claim) -> Iterator[AsyncDelivery]:
+        return batch.made_into(AsyncDelivery, start, end, claim.attempt, claim, self)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -409,6 +412,20 @@ class AsyncQueue:
         if lost:
             self._raise_lost(opened, lost)
 
+    async def ack_one(self, delivery: AsyncDelivery) -> None:
+        """As ``ack``, for one that was received here: what most handlers call, so with as little as it takes."""
+        self._check_open()
+        opened, claim = self._opened, delivery.claim
+        with self._mutex:
+            is_open = opened is not None and claim.begin_one(delivery.offset)
+        if opened is None or not is_open:
+            await self.ack((delivery,))
+            return
+        order = Order(self._rooms.server.deadline(), (Settlement(claim, "a", (delivery.offset,)),))
+        lost = await self._ordered(opened, order, {claim: [delivery]}, "a")
+        if lost:
+            self._raise_lost(opened, lost)
+
     async def nack(self, deliveries: Iterable[AsyncDelivery], *, delay_s: float = 0.0) -> None:
         """They failed: deliver them again, after the delay; those that were tried ``max_attempts`` times go to the dead
         letter topic. Of an ordered queue, what else is held of the same partition is given back with them."""
@@ -435,6 +452,9 @@ class AsyncQueue:
         if not isinstance(reason, str):
             raise InvalidArgument(f"a reason must be text, not {type(reason).__name__}")
         opened, chosen = self._chosen(deliveries)
+        if opened.letters is None:
+            # It may have been set after this reader had opened the queue.
+            await self._look_again(opened, opened.topic)
         kind: Kind = "j" if opened.letters is None else "d"
         self._raise_lost(opened, await self._settle(opened, chosen, kind, reason=reason_text(reason)))
         if opened.letters is None:
@@ -485,6 +505,10 @@ class AsyncQueue:
             order = Order(deadline, graves=graves)
         else:
             order = Order(deadline, _settlements(held, kind, delay_s), wanted=wanted)
+        return lost + await self._ordered(opened, order, held, kind)
+
+    async def _ordered(self, opened: _Opened, order: Order, held: Chosen, kind: Kind) -> list[AsyncDelivery]:
+        """Have it done what was begun; those whose claims turn out to be lost."""
         try:
             await opened.lane.submit(order)
         except BaseException as error:
@@ -495,6 +519,7 @@ class AsyncQueue:
             raise
         if opened.lane.is_waiting:
             self._wake_waiting(opened)
+        lost: list[AsyncDelivery] = []
         if order.lost:
             with self._mutex:
                 for claim in order.lost:
@@ -510,11 +535,6 @@ class AsyncQueue:
 
     def _begin(self, chosen: Chosen, kind: Kind, *, is_ordered: bool) -> tuple[Chosen, list[AsyncDelivery]]:
         """Note that they are being settled; those that are held, and those that are lost already."""
-        if kind == "a" and len(chosen) == 1:
-            # Nearly always.
-            ((claim, deliveries),) = chosen.items()
-            if len(deliveries) == 1 and claim.begin_one(deliveries[0].offset):
-                return chosen, []
         lost: list[AsyncDelivery] = []
         if not all(claim.are_open(_offsets(deliveries)) for claim, deliveries in chosen.items()):
             _check_unsettled(chosen)
@@ -564,7 +584,7 @@ class AsyncQueue:
             try:
                 if opened.letters is None:
                     # It was set after this reader had opened the queue.
-                    await self._look_at_settings(opened)
+                    await self._look_again(opened, opened.topic)
                 if opened.letters is not None:
                     await self._bury_first(opened, opened.letters, claim, ranges)
                 else:

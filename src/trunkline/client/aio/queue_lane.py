@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence, Set
-from itertools import chain
 from time import monotonic
 from typing import Any, Literal
 
@@ -47,7 +46,7 @@ class Order(Waiter[Signal]):
 
     graves: Sequence[Grave] = ()
     wanted = 0
-    is_last = is_done = is_withdrawn = is_begun = is_settled = False
+    is_last = ended = is_withdrawn = is_begun = is_settled = False
     lost: Set[Claim] = frozenset()
     error: TrunklineError | None = None
 
@@ -68,17 +67,13 @@ class Order(Waiter[Signal]):
             self.wanted = wanted
             self.is_last = is_last
 
-    @property
-    def ended(self) -> bool:
-        return self.is_done or self.error is not None
-
     def end(self, error: TrunklineError | None = None) -> None:
         """It is done, or could not be. What is settled stays settled: an error after that means no records, no more."""
         if self.ended:
             return
-        if self.is_settled:
-            error = None
-        self.error, self.is_done = error, error is None
+        self.ended = True
+        if error is not None and not self.is_settled:
+            self.error = error
         self.give("done")
 
 
@@ -185,7 +180,9 @@ class QueueLane:
         """Do what was ordered and tell each caller; if it cannot be done together, one after the other."""
         try:
             await self._call(orders)
-            await self._bury([order for order in orders if order.graves and not order.ended])
+            with_graves = [order for order in orders if order.graves and not order.ended]
+            if with_graves:
+                await self._bury(with_graves)
         except TrunklineError as error:
             left = [order for order in orders if not order.ended]
             is_everybodys = isinstance(error, OutcomeUnknown | Unavailable | DeadlineExceeded | Closed)
@@ -196,23 +193,24 @@ class QueueLane:
             for order in left:
                 await self._do([order])
         for order in orders:
-            order.end()
+            if not order.ended:
+                order.end()
 
     async def _call(self, orders: list[Order]) -> None:
         """Settle and claim in one call, where there is anything to settle or to claim."""
-        settlements = merged(chain.from_iterable(order.settlements for order in orders))
+        gathered, asked, is_last, deadline = _gathered(orders)
+        settlements = merged(gathered)
         with self._buffer_mutex:
-            if any(order.is_last for order in orders):
+            if is_last:
                 self._is_last = True
                 settlements += self._buffer.release()
-            wanted = self._wanted(orders, settlements)
+            wanted = self._wanted(asked, settlements)
         for settlement in settlements:
             if settlement.claim.is_lost:
                 settlements = _refuse_lost(orders, settlements)
                 break
         if not settlements and not wanted:
             return
-        deadline = min(order.deadline for order in orders)
         try:
             answer = await self._calls.next(settlements, wanted, self._prefetch.bytes_max, deadline)
         except BaseException as error:
@@ -235,15 +233,14 @@ class QueueLane:
         if orders:
             self._keep(await self._calls.next((), wanted, self._prefetch.bytes_max, deadline), wanted)
 
-    def _wanted(self, orders: list[Order], settlements: Sequence[Settlement]) -> int:
+    def _wanted(self, asked: int, settlements: Sequence[Settlement]) -> int:
         if self._is_last:
             return 0
         if self._alone is not None and self._alone.is_held(monotonic()):
             # A record that kills its reader in its last attempt must not take the last attempt of another along.
-            self.is_waiting = any(order.wanted for order in orders)
+            self.is_waiting = asked > 0
             self.due_at = self._alone.expires_at
             return 0
-        asked = sum(order.wanted for order in orders)
         held = len(self._buffer)
         if not asked and (held >= self._prefetch.low or not any(each.kind == "a" for each in settlements)):
             return 0
@@ -262,8 +259,6 @@ class QueueLane:
             self._is_full |= answer.is_full
 
     async def _bury(self, orders: list[Order]) -> None:
-        if not orders:
-            return
         assert self.letters is not None
         graves = [grave for order in orders for grave in order.graves]
         try:
@@ -274,6 +269,18 @@ class QueueLane:
         for order in orders:
             refused = [grave for grave in order.graves if any(grave is each for each in lost)]
             order.lost = order.lost | {each.claim for grave in refused for each in grave.settlements}
+
+
+def _gathered(orders: Sequence[Order]) -> tuple[list[Settlement], int, bool, float]:
+    """All settlements, how many records are asked for, whether one is the last, and the earliest deadline."""
+    settlements: list[Settlement] = []
+    asked, is_last, deadline = 0, False, orders[0].deadline
+    for order in orders:
+        settlements += order.settlements
+        asked += order.wanted
+        is_last = is_last or order.is_last
+        deadline = min(deadline, order.deadline)
+    return settlements, asked, is_last, deadline
 
 
 def _lose_in_doubt(error: BaseException, settlements: Sequence[Settlement]) -> None:
