@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
+from trunkline.client.aio.shim import give_way
 from trunkline.engine.gathering import GatherLimits, Line
 from trunkline.errors import Cancelled, DeadlineExceeded, OutcomeUnknown, TrunklineError
 from trunkline.portable.aio.shim import LEAD, Mutex, Shield, Turn, Waiter, bounded, turns
@@ -207,6 +208,8 @@ class Lane(Generic[ItemT, ResultT]):
                     if self._wait_s:
                         await self._wait_for_more()
                     await self._send(self._take())
+                    # Those who have just got their answers are about to come again: they go with the next batch.
+                    await give_way()
             except BaseException:
                 self._let_go()
                 raise
