@@ -50,6 +50,17 @@ def test_S2_26_a_size_falls_while_nothing_comes_and_never_below_one() -> None:
     assert appetite.size == 1.0
 
 
+def test_receivers_that_got_messages_all_at_once_are_not_quick_before_they_come_again() -> None:
+    """Method: ten wait, and ten times in a row a message comes for one of them; nobody has handled any."""
+    appetite = Appetite(1_000, BYTES)
+    for handed in range(10):
+        appetite.wanted(0, 10 - handed, handed, handed * 1e-6)
+        appetite.is_fed(1, 1, handed * 1e-6)
+    assert appetite.size == 1.0
+    appetite.wanted(0, 0, 15, 1e-5)
+    assert appetite.size == 2.0
+
+
 def test_those_who_wait_are_asked_for_whatever_the_size() -> None:
     assert Appetite(1_000, BYTES).wanted(0, 100, 0, 0.0) == 100
     assert Appetite(0, BYTES).wanted(0, 7, 0, 0.0) == 7

@@ -17,10 +17,10 @@ GROWTH_MAX = 2.0
 SHRINK_MAX = 0.75
 AHEAD_FETCHES = 32
 """So many times as long as a fetch takes is what lies in memory: fetching is a small part of the work."""
-AHEAD_MIN_S = 0.01
+AHEAD_MIN_S = 0.02
 AHEAD_MAX_S = 0.5
 """How much work lies in memory, at most. Long enough for any fetch, short enough to leave work for others."""
-RECENT_S = 0.1
+RECENT_S = 0.5
 """What was handled before counts as if it had taken so long: receivers that come all at once, and then not for a while,
 are no quick ones."""
 
@@ -37,7 +37,7 @@ class Appetite:
         self._asked_at: float | None = None
         self._may_wait = False
         self._message_bytes = 0.0
-        self._handed = 0
+        self._asked = 0
         self._recent = self._recent_s = 0.0
         self._since: float | None = None
         self._starved_since: float | None = None
@@ -90,22 +90,23 @@ class Appetite:
     def wanted(self, in_memory: int, waiting: int, handed: int, now: float) -> int:
         """How many to ask for now: the rest of a full size, and in any case one for each that waits. ``handed`` is how
         many went to receivers, ever."""
-        self._measure(handed, now)
+        # Who asks has done with what he had before; who has just got something may take long.
+        self._measure(handed + waiting, now)
         self._asked_at, self._may_wait = now, waiting > 0
         full = self._full()
         self.low = full // 2
         return max(waiting, full - in_memory, 1)
 
     def _full(self) -> int:
-        most = min(math.ceil(self.size), self._most)
+        most = min(int(self.size), self._most)
         if not self._message_bytes:
             return most
         return min(most, max(1, int(self._bytes_max / self._message_bytes)))
 
-    def _measure(self, handed: int, now: float) -> None:
+    def _measure(self, asked: int, now: float) -> None:
         """Move the size towards what receivers have handled in the time in which they had something to handle."""
-        handled = handed - self._handed
-        if self._since is not None and handled:
+        handled = asked - self._asked
+        if self._since is not None and handled > 0:
             starved_s = self._starved_s + (0.0 if self._starved_since is None else now - self._starved_since)
             self._recent += handled
             self._recent_s += max(0.0, now - self._since - starved_s)
@@ -114,6 +115,6 @@ class Appetite:
             if self._recent_s > RECENT_S:
                 self._recent *= RECENT_S / self._recent_s
                 self._recent_s = RECENT_S
-        self._since, self._handed, self._starved_s = now, handed, 0.0
+        self._since, self._asked, self._starved_s = now, asked, 0.0
         if self._starved_since is not None:
             self._starved_since = now

@@ -46,6 +46,7 @@ class Settlements:
         self._has_acks = driver.capabilities.acks
         self._mutex = Mutex()
         self._closed = False
+        self._has_nacked = False
         self.late: list[TrunklineError] = []
         """Errors that nobody has heard of."""
         self._acks: BatchCalls[Any, None] = BatchCalls(calls, driver.ack, NoneType)
@@ -81,6 +82,7 @@ class Settlements:
         if delay_s and not self._capabilities.nack_delay:
             raise self._cannot("delay what is given back; give it back without delay_s", "nack_delay")
         self._begin(message)
+        self._has_nacked = True
         try:
             failed = self._lane.submit(Nack(message.incoming.ack_id, delay_s), 0)
         except BaseException:
@@ -131,7 +133,7 @@ class Settlements:
 
     def _settle(self, items: list[Any]) -> Sequence[TrunklineError | None]:
         """Acknowledgements in one call, failures in one for each delay."""
-        if Nack not in set(map(type, items)):
+        if not self._has_nacked or Nack not in set(map(type, items)):
             return self._acks.each(items)
         return self._settle_mixed(items)
 
