@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import count, pairwise
 from typing import Any
 
@@ -65,6 +66,21 @@ async def test_S2_26_prefetch_does_not_wait_and_takes_half_a_queue_ahead() -> No
         assert 50 <= subscription._intake.in_memory <= 100
         assert len(in_the_background()) == 1
     assert in_the_background() == []
+
+
+async def test_S2_26_memory_is_filled_again_each_time_it_is_half_empty() -> None:
+    driver = ScriptedSubscription(1_000)
+    async with driver.opened(prefetch_max=100) as subscription:
+        subscription._intake._appetite.size = 100.0
+        await subscription.receive()
+        for turn in range(1, 5):
+            subscription._intake._appetite.size = 100.0
+            while subscription._intake.in_memory >= subscription._intake._appetite.low:
+                await subscription.receive()
+            await wait_until(
+                partial(lambda turn: len(driver.asked) > turn and not subscription._intake._fetching, turn)
+            )
+        assert {wait_s for _, wait_s in driver.asked[1:]} == {0.0}
 
 
 async def test_nothing_is_fetched_ahead_where_that_is_not_wanted() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 from itertools import count
 from typing import Any
@@ -12,8 +13,10 @@ import pytest
 from tests.aio.scripted import ScriptedTopic
 from tests.aio.shim import Gate, at_once, wait_until
 from trunkline import Message, errors
+from trunkline.client.aio.shim import give_way
 from trunkline.portable.aio import calls
 from trunkline.portable.aio.topic import AsyncTopic
+from trunkline.portable.driver import Outgoing
 from trunkline.testing.aio.shim import Running
 
 PATIENCE_S = 30.0
@@ -162,6 +165,13 @@ async def test_what_waits_in_line_is_bounded_and_late_ones_are_told() -> None:
 
 if True:  # ASYNC
 
+    class BusyTopic(ScriptedTopic):
+        """Answers a little later."""
+
+        async def send_batch(self, messages: Sequence[Outgoing]) -> Sequence[str | errors.TrunklineError]:
+            await give_way()
+            return await super().send_batch(messages)
+
     async def test_S2_09_who_is_cancelled_in_line_leaves_it_and_the_others_go_on() -> None:
         driver = ScriptedTopic(gate=Gate())
         assert driver.gate is not None
@@ -206,6 +216,20 @@ if True:  # ASYNC
         assert await alone.cancelled(PATIENCE_S) is None
         assert await following.result(PATIENCE_S) == "id-1"
         await topic.close()
+
+    async def test_S2_18_who_sends_again_at_once_goes_with_the_next_batch() -> None:
+        """Goal: ten who send one message after the other take one call for all of them each time, not two in turn."""
+        driver = BusyTopic()
+        async with driver.opened() as topic:
+
+            async def send_some() -> None:
+                for _ in range(20):
+                    await topic.send(b"1")
+
+            running = [Running(send_some) for _ in range(10)]
+            for each in running:
+                await each.result(PATIENCE_S)
+        assert [len(each) for each in driver.batches] == [1, *[10] * 19, 9]
 
     async def test_a_driver_that_hangs_is_an_outcome_unknown() -> None:
         driver = ScriptedTopic(gate=Gate())

@@ -11,6 +11,7 @@ import trunkline.aio
 from tests.aio.scripted import ScriptedSubscription
 from tests.aio.shim import Gate, at_once, wait_until
 from trunkline import errors
+from trunkline.drivers.memory.aio.driver import AsyncMemoryOpener
 from trunkline.portable.driver import Capabilities
 from trunkline.testing import MemoryBroker
 from trunkline.testing.aio.shim import Running
@@ -118,6 +119,34 @@ async def test_S2_21_a_nack_that_fails_says_nothing_about_acks_that_were_sent_wi
     assert driver.acked == [[0], [1, 3]]
 
 
+if True:  # ASYNC
+
+    async def test_S2_21_a_nack_that_hangs_says_nothing_about_acks_that_were_sent_with_it() -> None:
+        """Method: acks and a nack gather behind a call that is held; then acks are answered, and the nack never is."""
+        driver = ScriptedSubscription(4)
+        gate = Gate()
+        driver.on_settle = gate.wait
+        async with driver.opened(deadline_s=0.2) as subscription:
+            messages = [await subscription.receive() for _ in range(4)]
+            first = Running(messages[0].ack)
+            await wait_until(lambda: gate.count == 1)
+            acks = [Running(messages[number].ack) for number in (1, 2)]
+            nack = Running(messages[3].nack)
+            await wait_until(lambda: len(subscription._settlements._lane._line) == 3)
+
+            async def hang_if_nacked() -> None:
+                if driver.nacked:
+                    await Gate().wait()
+
+            driver.on_settle = hang_if_nacked
+            gate.open()
+            for each in (first, *acks):
+                await each.result(PATIENCE_S)
+            with pytest.raises(errors.OutcomeUnknown, match="has not answered within"):
+                await nack.result(PATIENCE_S)
+        assert driver.acked == [[0], [1, 2]]
+
+
 async def test_S2_23_errors_of_single_acknowledgements_have_no_secrets() -> None:
     driver = ScriptedSubscription(1)
     async with driver.opened() as subscription:
@@ -218,6 +247,22 @@ async def test_closing_is_bounded_though_acks_hang_and_settling_later_is_refused
         await messages[2].ack()
     gate.open()
     await stuck.result(PATIENCE_S)
+
+
+@pytest.mark.parametrize("opened", [None, "topic", object()], ids=["None", "text", "object"])
+async def test_an_opener_that_opens_nothing_is_its_drivers_fault(
+    opened: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def open_nothing(opener: object, target: object) -> object:
+        return opened
+
+    for name in ("open_topic", "open_subscription"):
+        monkeypatch.setattr(AsyncMemoryOpener, name, open_nothing)
+    said = f"driver memory gave {type(opened).__name__} where"
+    with pytest.raises(errors.DriverError, match=said):
+        await trunkline.aio.open_topic("memory://orders")
+    with pytest.raises(errors.DriverError, match=said):
+        await trunkline.aio.open_subscription("memory://orders?subscription=emails")
 
 
 async def test_what_a_driver_lacks_is_refused_when_it_is_asked_for() -> None:

@@ -14,7 +14,7 @@ from itertools import count, pairwise
 
 import pytest
 
-from trunkline.engine.appetite import AHEAD_S, GROWTH_MAX, SHRINK_MAX, Appetite
+from trunkline.engine.appetite import AHEAD_FETCHES, AHEAD_MAX_S, AHEAD_MIN_S, GROWTH_MAX, SHRINK_MAX, Appetite
 
 BYTES = 2**40
 
@@ -32,7 +32,7 @@ def test_S2_26_a_size_grows_to_twice_at_most_and_falls_to_three_quarters_at_most
     sizes, now = [appetite.size], 0.0
     appetite.wanted(0, 1, 0, now)
     for turn, busy_s in enumerate([0.001] * 12 + [100.0] * 12 + [0.0] * 3):
-        now = fed(appetite, 10 * (turn + 1), busy_s, now)
+        now = fed(appetite, 1_000 * (turn + 1), busy_s, now)
         sizes.append(appetite.size)
     for before, after in pairwise(sizes):
         assert SHRINK_MAX * before <= after <= GROWTH_MAX * before or after == 1.0
@@ -48,6 +48,17 @@ def test_S2_26_a_size_falls_while_nothing_comes_and_never_below_one() -> None:
     for _ in range(50):
         appetite.stays_hungry()
     assert appetite.size == 1.0
+
+
+def test_receivers_that_got_messages_all_at_once_are_not_quick_before_they_come_again() -> None:
+    """Method: ten wait, and ten times in a row a message comes for one of them; nobody has handled any."""
+    appetite = Appetite(1_000, BYTES)
+    for handed in range(10):
+        appetite.wanted(0, 10 - handed, handed, handed * 1e-6)
+        appetite.is_fed(1, 1, handed * 1e-6)
+    assert appetite.size == 1.0
+    appetite.wanted(0, 0, 15, 1e-5)
+    assert appetite.size == 2.0
 
 
 def test_those_who_wait_are_asked_for_whatever_the_size() -> None:
@@ -72,14 +83,28 @@ def test_large_messages_are_asked_for_by_their_bytes() -> None:
 
 
 def test_a_short_deadline_leaves_less_in_memory() -> None:
+    """Method: a slow broker, and a hundred messages in two seconds; a quarter of the deadline is the most."""
     near, far = Appetite(1_000, BYTES, 0.4), Appetite(1_000, BYTES, 60)
     for appetite in (near, far):
-        now = 0.0
-        appetite.wanted(0, 1, 0, now)
+        now = 1.0
+        appetite.wanted(0, 1, 0, 0.0)
         for turn in range(20):
             now = fed(appetite, 100 * (turn + 1), 1.0, now)
-    assert near.size == pytest.approx(10)
-    assert far.size == pytest.approx(100 * AHEAD_S)
+            now += 1.0
+    assert near.size == pytest.approx(50 * 0.1)
+    assert far.size == pytest.approx(50 * AHEAD_MAX_S)
+
+
+def test_a_slow_broker_is_asked_for_more_at_a_time_within_a_bound() -> None:
+    """Method: fetches that nobody waits for take so long; one that waits for messages to come says nothing."""
+    appetite = Appetite(1_000, BYTES)
+    now = 0.0
+    for fetch_s, ahead_s in ((0.0, AHEAD_MIN_S), (0.01, AHEAD_FETCHES * 0.01), (9.0, AHEAD_MAX_S), (0.0, AHEAD_MIN_S)):
+        for waiting in [0] * 20 + [1]:
+            appetite.wanted(0, waiting, 0, now)
+            now += 50.0 if waiting else fetch_s
+            appetite.is_fed(1, 1, now)
+        assert appetite.ahead_s == pytest.approx(ahead_s, rel=0.01)
 
 
 @dataclass

@@ -12,6 +12,7 @@ import trunkline
 from tests.sync.scripted import ScriptedSubscription
 from tests.sync.shim import Gate, at_once, wait_until
 from trunkline import errors
+from trunkline.drivers.memory.sync.driver import MemoryOpener
 from trunkline.portable.driver import Capabilities
 from trunkline.testing import MemoryBroker
 from trunkline.testing.sync.shim import Running
@@ -207,6 +208,20 @@ def test_closing_is_bounded_though_acks_hang_and_settling_later_is_refused(
         messages[2].ack()
     gate.open()
     stuck.result(PATIENCE_S)
+
+
+@pytest.mark.parametrize("opened", [None, "topic", object()], ids=["None", "text", "object"])
+def test_an_opener_that_opens_nothing_is_its_drivers_fault(opened: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_nothing(opener: object, target: object) -> object:
+        return opened
+
+    for name in ("open_topic", "open_subscription"):
+        monkeypatch.setattr(MemoryOpener, name, open_nothing)
+    said = f"driver memory gave {type(opened).__name__} where"
+    with pytest.raises(errors.DriverError, match=said):
+        trunkline.open_topic("memory://orders")
+    with pytest.raises(errors.DriverError, match=said):
+        trunkline.open_subscription("memory://orders?subscription=emails")
 
 
 def test_what_a_driver_lacks_is_refused_when_it_is_asked_for() -> None:

@@ -1,7 +1,8 @@
 """How many messages a subscription asks for at a time, and when it asks ahead.
 
-It wants in memory what its receivers handle in ``AHEAD_S``, measured while they had messages to handle: so quick
-receivers never wait for the broker, and slow ones keep nothing from others. The size moves towards that by at most
+It wants in memory what its receivers handle while ``AHEAD_FETCHES`` fetches could be made, within ``AHEAD_MIN_S`` and
+``AHEAD_MAX_S``, measured while they had messages to handle: so quick receivers never wait for the broker, and slow ones
+keep nothing from others. The size moves towards that by at most
 twice as much, and not below three quarters, at each step; while nothing comes it falls. More is fetched when half of it
 is used up.
 
@@ -14,8 +15,14 @@ import math
 
 GROWTH_MAX = 2.0
 SHRINK_MAX = 0.75
-AHEAD_S = 0.5
+AHEAD_FETCHES = 32
+"""So many times as long as a fetch takes is what lies in memory: fetching is a small part of the work."""
+AHEAD_MIN_S = 0.02
+AHEAD_MAX_S = 0.5
 """How much work lies in memory, at most. Long enough for any fetch, short enough to leave work for others."""
+RECENT_S = 0.5
+"""What was handled before counts as if it had taken so long: receivers that come all at once, and then not for a while,
+are no quick ones."""
 
 
 class Appetite:
@@ -25,9 +32,13 @@ class Appetite:
         self._most = most
         self._bytes_max = bytes_max
         # What lies in memory must be handled before its deadline.
-        self._ahead_s = AHEAD_S if ack_deadline_s is None else min(AHEAD_S, ack_deadline_s / 4)
+        self._ahead_max_s = AHEAD_MAX_S if ack_deadline_s is None else min(AHEAD_MAX_S, ack_deadline_s / 4)
+        self._fetch_s: float | None = None
+        self._asked_at: float | None = None
+        self._may_wait = False
         self._message_bytes = 0.0
-        self._handed = 0
+        self._asked = 0
+        self._recent = self._recent_s = 0.0
         self._since: float | None = None
         self._starved_since: float | None = None
         self._starved_s = 0.0
@@ -50,6 +61,20 @@ class Appetite:
             self._starved_since = None
         if count:
             self._message_bytes = size / count
+            self._time_fetch(now)
+
+    def _time_fetch(self, now: float) -> None:
+        """Learn how long a fetch takes. One for those who wait may have waited with them: it took no longer than
+        that."""
+        if self._asked_at is None:
+            return
+        took_s, self._asked_at = now - self._asked_at, None
+        if self._fetch_s is None:
+            self._fetch_s = took_s
+        elif self._may_wait:
+            self._fetch_s = min(self._fetch_s, took_s)
+        else:
+            self._fetch_s = (self._fetch_s + took_s) / 2
 
     def stays_hungry(self) -> None:
         """Nothing has come for a while."""
@@ -57,28 +82,39 @@ class Appetite:
 
     # -- what is decided --
 
+    @property
+    def ahead_s(self) -> float:
+        """How many seconds of work are to lie in memory."""
+        return min(max(AHEAD_MIN_S, AHEAD_FETCHES * (self._fetch_s or 0.0)), self._ahead_max_s)
+
     def wanted(self, in_memory: int, waiting: int, handed: int, now: float) -> int:
         """How many to ask for now: the rest of a full size, and in any case one for each that waits. ``handed`` is how
         many went to receivers, ever."""
-        self._measure(handed, now)
+        # Who asks has done with what he had before; who has just got something may take long.
+        self._measure(handed + waiting, now)
+        self._asked_at, self._may_wait = now, waiting > 0
         full = self._full()
         self.low = full // 2
         return max(waiting, full - in_memory, 1)
 
     def _full(self) -> int:
-        most = min(math.ceil(self.size), self._most)
+        most = min(int(self.size), self._most)
         if not self._message_bytes:
             return most
         return min(most, max(1, int(self._bytes_max / self._message_bytes)))
 
-    def _measure(self, handed: int, now: float) -> None:
+    def _measure(self, asked: int, now: float) -> None:
         """Move the size towards what receivers have handled in the time in which they had something to handle."""
-        handled = handed - self._handed
-        if self._since is not None and handled:
+        handled = asked - self._asked
+        if self._since is not None and handled > 0:
             starved_s = self._starved_s + (0.0 if self._starved_since is None else now - self._starved_since)
-            busy_s = now - self._since - starved_s
-            ideal = math.inf if busy_s <= 0 else handled / busy_s * self._ahead_s
+            self._recent += handled
+            self._recent_s += max(0.0, now - self._since - starved_s)
+            ideal = self._recent / self._recent_s * self.ahead_s if self._recent_s else math.inf
             self.size = max(1.0, min(max(ideal, self.size * SHRINK_MAX), self.size * GROWTH_MAX, max(1.0, self._most)))
-        self._since, self._handed, self._starved_s = now, handed, 0.0
+            if self._recent_s > RECENT_S:
+                self._recent *= RECENT_S / self._recent_s
+                self._recent_s = RECENT_S
+        self._since, self._asked, self._starved_s = now, asked, 0.0
         if self._starved_since is not None:
             self._starved_since = now

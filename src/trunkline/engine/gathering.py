@@ -33,10 +33,11 @@ class Line(deque[InLineT]):
         super().__init__()
         self.limits = limits
         self.bytes = 0
+        self.bytes_max = limits.buffer_bytes_max
 
     def has_room(self, size: int) -> bool:
         """Whether one more may wait."""
-        return not self or self.bytes + size <= self.limits.buffer_bytes_max
+        return not self or self.bytes + size <= self.bytes_max
 
     def is_full(self) -> bool:
         """Whether a whole batch has gathered."""

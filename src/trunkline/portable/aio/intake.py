@@ -49,6 +49,7 @@ class Intake:
         self._waiters: deque[Waiter[Incoming | bool]] = deque()
         self._fetching = False
         self._is_dry = False
+        self._is_called = False
         self._closed = False
 
     @property
@@ -57,13 +58,20 @@ class Intake:
 
     def _take(self) -> Incoming | None:
         """The next message that is in memory; None: there is none."""
+        ahead = self._ahead
+        now = monotonic()
+        if len(ahead) > self._appetite.low and ahead.useful_until >= now:
+            # Nearly always, and in as few words as it goes. Closed, there is nothing in memory.
+            return ahead.popleft()
         if self._closed:
             self._check_open()
-        ahead = self._ahead
-        if ahead.useful_until < (now := monotonic()):
+        if ahead.useful_until < now:
             self._stale += ahead.drop_stale(now)
         found = ahead.popleft() if ahead else None
-        if (len(ahead) < self._appetite.low and not (self._fetching or self._is_dry)) or self._stale:
+        if not self._is_called and (
+            (len(ahead) < self._appetite.low and not (self._fetching or self._is_dry)) or self._stale
+        ):
+            self._is_called = True
             self._call_service()
         return found
 
@@ -199,6 +207,7 @@ class Intake:
         """Give back what has lain too long, and fetch what is there, without waiting, if memory is half empty. A
         failure is left to the next who asks."""
         with self._mutex:
+            self._is_called = False
             stale, self._stale = self._stale, []
             due = not (self._closed or self._fetching) and len(self._ahead) < self._appetite.low
             if due:

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
+from trunkline.client.aio.shim import give_way
 from trunkline.engine.gathering import GatherLimits, Line
 from trunkline.errors import Cancelled, DeadlineExceeded, OutcomeUnknown, TrunklineError
 from trunkline.portable.aio.shim import LEAD, Mutex, Shield, Turn, Waiter, bounded, turns
@@ -66,17 +67,16 @@ class Lane(Generic[ItemT, ResultT]):
             """The answer for the item, or its error. Cancelled in line, nothing is done for it; under way, it goes on
             without its caller."""
             line = self._line
+            if self._led and self._full is None and line.bytes + size <= line.bytes_max:
+                # The usual case, in as few words as it goes: there are as many of them as messages.
+                turn = self._new_turn()
+                line.append(Entry(item, size, monotonic() + self._deadline_s, turn))
+                line.bytes += size
+                return turn
             if not (self._led or self._wait_s or line or self._closed):
                 self._led = True
                 return self._alone(item)
-            turn = self._new_turn()
-            entry = Entry(item, size, monotonic() + self._deadline_s, turn)
-            if not self._led or self._full is not None or line.bytes + size > line.limits.buffer_bytes_max:
-                return self._after_room(entry)
-            # The usual case, in as few words as it goes: there are as many of them as messages.
-            line.append(entry)
-            line.bytes += size
-            return turn
+            return self._after_room(Entry(item, size, monotonic() + self._deadline_s, self._new_turn()))
 
     else:
 
@@ -207,6 +207,8 @@ class Lane(Generic[ItemT, ResultT]):
                     if self._wait_s:
                         await self._wait_for_more()
                     await self._send(self._take())
+                    # Those who have just got their answers are about to come again: they go with the next batch.
+                    await give_way()
             except BaseException:
                 self._let_go()
                 raise
@@ -307,7 +309,7 @@ class Lane(Generic[ItemT, ResultT]):
             for entry in taken:
                 if entry.deadline < now:
                     _end(entry, self._late())
-        return [entry for entry in taken if entry.turn is None or not entry.turn.done()]
+        return [entry for entry in taken if (turn := entry.turn) is None or not turn.done()]
 
     async def _send(self, entries: list[Entry[ItemT]]) -> None:
         if not entries:

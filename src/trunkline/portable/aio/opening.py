@@ -10,7 +10,7 @@ from trunkline.portable.aio.calls import Calls
 from trunkline.portable.aio.driver import AsyncDriverOpener, AsyncSubscriptionDriver, AsyncTopicDriver
 from trunkline.portable.aio.subscription import AsyncSubscription
 from trunkline.portable.aio.topic import AfterSend, AsyncTopic, BeforeSend
-from trunkline.portable.driver import Driver
+from trunkline.portable.driver import Capabilities, Driver
 from trunkline.portable.plan import Plan, ReceiveOptions, SendOptions, plan_subscription, plan_topic
 
 OpenedT = TypeVar("OpenedT", AsyncTopicDriver, AsyncSubscriptionDriver)
@@ -62,6 +62,8 @@ async def _opened(plan: Plan[Any], call: Any) -> Any:
     plan.check(plan.driver.capabilities)
     calls = Calls(plan)
     driver = await calls.persistently(call)
+    if not isinstance(getattr(driver, "capabilities", None), Capabilities):
+        raise calls.broken(f"{type(driver).__name__} where what it has opened was due, with its capabilities")
     try:
         plan.check(driver.capabilities)
     except NotSupported:

@@ -45,11 +45,12 @@ class Settlements:
         self._has_acks = driver.capabilities.acks
         self._mutex = Mutex()
         self._closed = False
+        self._has_nacked = False
         self.late: list[TrunklineError] = []
         """Errors that nobody has heard of."""
-        self._batches: BatchCalls[Any, None] = BatchCalls(calls, self._settle, NoneType)
+        self._acks: BatchCalls[Any, None] = BatchCalls(calls, driver.ack, NoneType)
         self._lane: Lane[Any, None] = Lane(
-            self._batches.each,
+            self._settle,
             GatherLimits(settings.ack_batch_max, 2**62, 2**62),
             wait_s=settings.ack_wait_s,
             deadline_s=settings.deadline_s,
@@ -87,6 +88,7 @@ class Settlements:
         if delay_s and not self._capabilities.nack_delay:
             raise self._cannot("delay what is given back; give it back without delay_s", "nack_delay")
         self._begin(message)
+        self._has_nacked = True
         try:
             failed = await self._lane.submit(Nack(message.incoming.ack_id, delay_s), 0)
         except BaseException:
@@ -114,7 +116,7 @@ class Settlements:
         ended = await self._lane.drain(timeout_s)
         self._closed = True
         self._lane.give_up()
-        self._batches.close()
+        self._acks.close()
         return ended
 
     def raise_late(self) -> None:
@@ -138,33 +140,33 @@ class Settlements:
         if is_settled:
             raise FailedPrecondition(f"{message!r} is settled already")
 
-    def _settle(self, items: list[Any]) -> Awaitable[Sequence[TrunklineError | None] | None]:
+    def _settle(self, items: list[Any]) -> Awaitable[Sequence[TrunklineError | None]]:
         """Acknowledgements in one call, failures in one for each delay."""
-        if Nack not in set(map(type, items)):
-            return self._driver.ack(items)
+        if not self._has_nacked or Nack not in set(map(type, items)):
+            return self._acks.each(items)
         return self._settle_mixed(items)
 
     async def _settle_mixed(self, items: list[Any]) -> Sequence[TrunklineError | None]:
+        """Each kind has its own time, and its own answers: one that fails, or hangs, says nothing about the others."""
         delays = [each.delay_s if type(each) is Nack else None for each in items]
         found: list[TrunklineError | None] = [None] * len(items)
         for delay_s in dict.fromkeys(delays):
             places = [place for place, each in enumerate(delays) if each == delay_s]
             alike = [items[place] for place in places]
-            for place, answer in zip(places, await self._settle_alike(alike, delay_s), strict=True):
+            answers = await (self._acks.each(alike) if delay_s is None else self._give_back(alike, delay_s))
+            for place, answer in zip(places, answers, strict=True):
                 found[place] = answer
         return found
 
-    async def _settle_alike(self, alike: list[Any], delay_s: float | None) -> Sequence[TrunklineError | None]:
-        """Each kind gets its own answers: one that fails says nothing about the others."""
-        ack_ids = alike if delay_s is None else [each.ack_id for each in alike]
+    async def _give_back(self, nacks: list[Nack], delay_s: float) -> Sequence[TrunklineError | None]:
+        def nack(ack_ids: list[Any]) -> Awaitable[Sequence[TrunklineError | None] | None]:
+            return self._driver.nack(ack_ids, delay_s)
+
+        calls: BatchCalls[Any, None] = BatchCalls(self._calls, nack, NoneType)
         try:
-            answers = await (self._driver.ack(ack_ids) if delay_s is None else self._driver.nack(ack_ids, delay_s))
-        except Exception as error:  # noqa: BLE001 - each of those who wait gets it
-            return [self._calls.error(error, self._calls.deadline_s)] * len(ack_ids)
-        if answers is None:
-            return [None] * len(ack_ids)
-        wrong = self._calls.misanswered(answers, len(ack_ids))
-        return answers if wrong is None else [wrong] * len(ack_ids)
+            return await calls.each([each.ack_id for each in nacks])
+        finally:
+            calls.close()
 
     def _cannot(self, what: str, capability: str) -> AckNotSupported:
         name = self._plan.name

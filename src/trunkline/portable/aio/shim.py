@@ -52,12 +52,6 @@ def turns() -> Callable[[], Turn[Any]]:
     return partial(asyncio.Future, loop=asyncio.get_running_loop())
 
 
-async def bounded(work: Awaitable[T], timeout_s: float) -> T:
-    """The result; TimeoutError, and the work cancelled, when it takes too long."""
-    async with asyncio.timeout(timeout_s):
-        return await work
-
-
 class Watch:
     """Cancels what is done inside ``with`` when that takes too long, and makes a TimeoutError of it. One at a time.
 
@@ -102,6 +96,16 @@ class Watch:
         if self._timer is not None and self._task is None:
             self._timer.cancel()
             self._timer = None
+
+
+async def bounded(work: Awaitable[T], timeout_s: float) -> T:
+    """The result; TimeoutError, and the work cancelled, when it takes too long."""
+    watch = Watch(timeout_s)
+    try:
+        with watch:
+            return await work
+    finally:
+        watch.close()
 
 
 class Once:

@@ -63,6 +63,8 @@ class AsyncSubscription:
             call_service=self._call_service,
         )
         self._settlements = Settlements(driver, plan, self._calls, self._home, self._call_service)
+        self._take = self._intake.take
+        self._late = self._settlements.late
         self._closed = False
         self._closing = Once()
         self._hasty = 0
@@ -96,9 +98,9 @@ class AsyncSubscription:
             self._home.check(self)
         if wait_s is not None:
             wait_s = check_seconds("wait_s", wait_s)
-        if self._settlements.late:
+        if self._late:
             self._settlements.raise_late()
-        found = self._intake.take()
+        found = self._take()
         if found is None:
             found = await self._intake.wait(wait_s)
         return AsyncReceivedMessage(found, self._settlements)

@@ -7,7 +7,7 @@ The one place where calls of drivers are tried again.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from types import NoneType
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -140,22 +140,39 @@ class BatchCalls(Generic[ItemT, ResultT]):
 
     def each(self, items: list[ItemT]) -> Sequence[ResultT | TrunklineError]:
         """An answer or an error for each. Never raises but for cancellation."""
-        answers = self._attempt(items)
-        if answers is None:
-            return _done(items)
-        if self._good.issuperset(map(type, answers)):
-            return answers
-        for answer in answers:
+        try:
+            with self._watch:
+                answers = self._method(items)
+        except Exception as error:  # noqa: BLE001 - each of those who wait gets it
+            found = self._failed(items, error)
+        else:
+            # The usual cases in few words: there may be a batch a message.
+            if answers is None and self._may_be_silent:
+                return [None] * len(items)  # type: ignore[list-item]
+            if type(answers) is list and len(answers) == len(items) and self._good.issuperset(map(type, answers)):
+                return answers
+            found = self._judged(answers, len(items))
+        for answer in found:
             if isinstance(answer, TrunklineError) and may_be_repeated(answer):
-                return self._repeat(items, list(answers))
-        return answers
+                return self._repeat(items, list(found))
+        return found
 
     def close(self) -> None:
         """There will be no more calls."""
         self._watch.close()
 
-    def _failed(self, items: list[ItemT], failure: TrunklineError) -> Sequence[ResultT | TrunklineError]:
+    def _attempt(self, items: list[ItemT]) -> Sequence[ResultT | TrunklineError]:
+        """Once for all of them; where that fails for one item's reason, once for each."""
+        try:
+            with self._watch:
+                answers = self._method(items)
+        except Exception as error:  # noqa: BLE001 - each of those who wait gets it
+            return self._failed(items, error)
+        return self._judged(answers, len(items))
+
+    def _failed(self, items: list[ItemT], error: Exception) -> Sequence[ResultT | TrunklineError]:
         """Where it may be one item's fault, an answer for each alone."""
+        failure = self._calls.error(error, self._calls.deadline_s)
         if len(items) == 1 or failure.retryable or isinstance(failure, OutcomeUnknown | Closed | DriverError):
             return [failure] * len(items)
         return [self._alone(item) for item in items]
@@ -165,24 +182,12 @@ class BatchCalls(Generic[ItemT, ResultT]):
             self._calls.check_open()
         except Closed as error:
             return error
-        return (self._attempt([item]) or _done([item]))[0]
-
-    def _attempt(self, items: list[ItemT]) -> Sequence[ResultT | TrunklineError] | None:
-        """Once for all of them; where that fails for one item's reason, once for each. None: all are done."""
-        try:
-            with self._watch:
-                answers = self._method(items)
-        except Exception as error:  # noqa: BLE001 - each of those who wait gets it
-            return self._failed(items, self._calls.error(error, self._calls.deadline_s))
-        if answers is None and self._may_be_silent:
-            return None
-        # The usual case in few words: there may be a batch a message.
-        if type(answers) is list and len(answers) == len(items) and self._good.issuperset(map(type, answers)):
-            return answers
-        return self._judged(answers, len(items))
+        return self._attempt([item])[0]
 
     def _judged(self, answers: Any, count: int) -> Sequence[ResultT | TrunklineError]:
         """Each answer, an error without secrets; a DriverError in place of what is neither."""
+        if answers is None and self._may_be_silent:
+            return [None] * count  # type: ignore[list-item]
         wrong = self._calls.misanswered(answers, count)
         if wrong is not None:
             return [wrong] * count
@@ -212,12 +217,7 @@ class BatchCalls(Generic[ItemT, ResultT]):
                 self._calls.pause(attempt, deadline, next(iter(left.values())))
             except TrunklineError:
                 return answers
-            again = self._attempt([items[index] for index in left]) or _done(left)
+            again = self._attempt([items[index] for index in left])
             for index, answer in zip(left, again, strict=True):
                 answers[index] = answer
             attempt += 1
-
-
-def _done(items: Collection[object]) -> Sequence[Any]:
-    """The answers where there is nothing to say."""
-    return [None] * len(items)

@@ -257,7 +257,7 @@ class Lane(Generic[ItemT, ResultT]):
             for entry in taken:
                 if entry.deadline < now:
                     _end(entry, self._late())
-        return [entry for entry in taken if entry.turn is None or not entry.turn.done()]
+        return [entry for entry in taken if (turn := entry.turn) is None or not turn.done()]
 
     def _send(self, entries: list[Entry[ItemT]]) -> None:
         if not entries:

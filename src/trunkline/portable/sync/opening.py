@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any, TypeVar, Unpack
 
 from trunkline.errors import NotSupported
-from trunkline.portable.driver import Driver
+from trunkline.portable.driver import Capabilities, Driver
 from trunkline.portable.plan import Plan, ReceiveOptions, SendOptions, plan_subscription, plan_topic
 from trunkline.portable.sync.calls import Calls
 from trunkline.portable.sync.driver import DriverOpener, SubscriptionDriver, TopicDriver
@@ -61,6 +61,8 @@ def _opened(plan: Plan[Any], call: Any) -> Any:
     plan.check(plan.driver.capabilities)
     calls = Calls(plan)
     driver = calls.persistently(call)
+    if not isinstance(getattr(driver, "capabilities", None), Capabilities):
+        raise calls.broken(f"{type(driver).__name__} where what it has opened was due, with its capabilities")
     try:
         plan.check(driver.capabilities)
     except NotSupported:

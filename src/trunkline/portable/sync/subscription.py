@@ -64,6 +64,8 @@ class Subscription:
             call_service=self._call_service,
         )
         self._settlements = Settlements(driver, plan, self._calls, self._home, self._call_service)
+        self._take = self._intake.take
+        self._late = self._settlements.late
         self._closed = False
         self._closing = Once()
         self._hasty = 0
@@ -92,9 +94,9 @@ class Subscription:
         self._home.check(self)
         if wait_s is not None:
             wait_s = check_seconds("wait_s", wait_s)
-        if self._settlements.late:
+        if self._late:
             self._settlements.raise_late()
-        found = self._intake.take()
+        found = self._take()
         if found is None:
             found = self._intake.wait(wait_s)
         return ReceivedMessage(found, self._settlements)
