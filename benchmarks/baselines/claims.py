@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from time import monotonic, sleep
 from typing import Any, LiteralString
 
@@ -51,6 +52,7 @@ from {schema}.log_counter t
 where o.group_id = {group} and o.topic_id = {partition} and t.id = {partition} and o.next_offset < t.next_offset
 returning o.claimed_from, o.next_offset
 """
+_time_of = itemgetter(2)
 KEEP_TO_THE_INDEX = "-c enable_seqscan=off -c enable_bitmapscan=off"
 
 
@@ -119,7 +121,7 @@ class ClaimingMember:
         rows = self._cursor.execute(self._read, {"start": start, "end": end}, prepare=True).fetchall()
         assert len(rows) == end - start, "the baseline claimed records that it does not see"
         self._behind = end - start == self._max_records
-        created = Counter(row[2] for row in rows)
+        created = Counter(map(_time_of, rows))
         times = [(time.timestamp(), count) for time, count in created.items()]
         return Handed(asked, [[row[1] for row in rows]], times)
 

@@ -18,8 +18,10 @@ from tests.concurrency.sessions import wait_until
 from tests.groups.fleet import shown
 from tests.groups.scene import DOORBELLS, Admin, read
 from trunkline import ClientSettings
-from trunkline.client.aio.doorbell import RING_INTERVAL_S
+from trunkline.client.aio.doorbell import RING_INTERVAL_S, RING_PAUSE_MAX_S, RING_SHARE
+from trunkline.client.sync import watch
 from trunkline.client.sync.consumer import Consumer
+from trunkline.client.sync.doorbell import Ringer
 from trunkline.errors import Fenced
 
 NEVER_POLLS = ClientSettings(poll_max_s=3600)
@@ -75,6 +77,72 @@ def test_S4_08_rings_are_gathered(db_url: str, admin: Admin) -> None:
         heard += len(list(listener.notifies(timeout=0)))
     print(f"{heard} rings for 300 publishes in {took:.2f} s")
     assert 1 <= heard <= took / RING_INTERVAL_S + 2
+
+
+def test_a_ring_for_another_partition_wakes_nobody() -> None:
+    """It is noted all the same: the partition may be the reader's by the time that it looks."""
+    seat = watch.Seat()
+    waiting = threading.Thread(target=seat.wait, args=({1: 5}, GUARD_S))
+    waiting.start()
+    wait_until(lambda: seat.awaited, "it waits")
+    waiter = seat._waiter
+    assert waiter is not None
+    seat.hint([2])
+    assert waiter.given is None
+    seat.hint([1])
+    waiting.join(GUARD_S)
+    assert waiter.given
+    assert seat.take_hints() == {1, 2}
+
+
+def test_a_hint_from_before_the_wait_ends_it_if_it_is_awaited() -> None:
+    seat = watch.Seat()
+    seat.hint([1, 2])
+    seat.wait({2: 5}, 3600)
+    begun: list[bool] = []
+    other = watch.Seat(lambda: begun.append(True))
+    other.hint([1])
+    other.wait({2: 5}, 0.001)
+    assert begun == [True], "what it does not wait for does not end its wait"
+
+
+def test_who_is_behind_is_not_rung_and_is_again_once_it_waits(
+    db_url: str, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While no reader waits the watch hears nothing, here for an hour. A reader that begins to wait ends that, and
+    misses neither what was rung before nor what comes after."""
+    monkeypatch.setattr(watch, "BUSY_AFTER_S", 0.0)
+    monkeypatch.setattr(watch, "DEAF_S", 3600.0)
+    with (
+        trunkline.connect(db_url, settings=NEVER_POLLS) as tl,
+        tl.consumer("t", group="g") as consumer,
+        trunkline.connect(db_url) as other,
+    ):
+        read(consumer, 5)
+        for number in range(6, 12, 2):
+            other.publish("t", b"before")
+            wait_until(lambda: consumer._rooms.watch._deaf, "the watch hears nothing")
+            assert read(consumer, 1) == [number]
+            woken: list[int] = []
+            waiting = threading.Thread(target=lambda found=woken: found.extend(read(consumer, 1)))  # type: ignore[misc]
+            waiting.start()
+            wait_until(lambda: consumer._seat is not None and consumer._seat.awaited, "it waits")
+            other.publish("t", b"after")
+            waiting.join(GUARD_S)
+            assert woken == [number + 1]
+
+
+def test_rings_become_rare_where_they_take_longer_than_they_must() -> None:
+    """The pause is a multiple of what a ring takes, and grows faster than that on a busy server; neither a server far
+    away nor a single slow ring counts as one."""
+    ringer = Ringer("", ClientSettings())
+    assert ringer._pause_s(0.0004) == RING_INTERVAL_S
+    assert ringer._pause_s(0.004) == pytest.approx(RING_SHARE * 0.004)
+    assert ringer._pause_s(0.0016) == pytest.approx(RING_SHARE * 0.0016 * 4)
+    assert ringer._pause_s(1.0) == ringer._pause_s(1.0) == RING_PAUSE_MAX_S
+    assert ringer._pause_s(0.0004) == RING_INTERVAL_S
+    far = Ringer("", ClientSettings())
+    assert [far._pause_s(0.008) for _ in range(3)] == [pytest.approx(RING_SHARE * 0.008)] * 3
 
 
 class Traffic:

@@ -120,6 +120,7 @@ SCENES = {mutant.scene.__name__: mutant.scene for mutant in MUTANTS}
 @pytest.fixture(autouse=True)
 def _few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "FETCH_RECORDS", AT_A_TIME)
+    monkeypatch.setattr(fetching, "FETCH_BEHIND_RECORDS", AT_A_TIME)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))

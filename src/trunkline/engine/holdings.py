@@ -72,6 +72,10 @@ class Holding:
         self.epoch = epoch
         self.committed = self.handled = self.handed = self.fetched = at
         self.may_have_more = True
+        self.may_bring_many = True
+        """Whether the next read may find many records: the last one did, or nothing is known."""
+        self.is_behind = False
+        """Whether the last read ended at its limit of records."""
         self.is_paused = False
         self.leaving_since: float | None = None
         self._pieces: deque[Piece] = deque()
@@ -102,8 +106,8 @@ class Holding:
     def add(self, pieces: Iterable[Piece]) -> None:
         """Keep what was read from ``fetched`` on; the first piece may begin before it."""
         for piece in pieces:
-            end = piece.batch.end
-            self._pieces.append(piece.cut(max(piece.batch.first_offset, self.fetched), end))
+            batch, end = piece.batch, piece.batch.end
+            self._pieces.append(piece if batch.first_offset >= self.fetched else piece.cut(self.fetched, end))
             self.fetched = end
 
     def take(self, records_max: int, bytes_max: int, *, whole: bool) -> list[Piece]:
@@ -186,7 +190,7 @@ class Holding:
         """Forget what lies beyond an offset: it is read, and handed out, again."""
         self._pieces.clear()
         self.handled = self.handed = self.fetched = to
-        self.may_have_more = True
+        self.may_have_more = self.may_bring_many = True
 
     def rewind_claim(self, to: int) -> None:
         """Begin at a range that was claimed, wherever the last one ended."""

@@ -2,8 +2,9 @@
 
 A publish does not wait for its ring, and its transaction has no part in it: NOTIFY takes a lock that all commits of
 the server share. The first ring goes out at once, then at most one every five milliseconds, with everything that has
-gathered. A ring wakes every process that listens, so the longer one takes, the longer the next one waits: on a busy
-server, where readers have enough to do, rings become rare by themselves.
+gathered. A ring wakes every process that listens, so the longer one takes, the longer the next one waits, and more than
+in proportion where it takes longer than it must: on a busy server, where readers have enough to do, rings
+become rare by themselves.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ logger = logging.getLogger("trunkline")
 RING_INTERVAL_S = 0.005
 RING_SHARE = 10
 """A ring is followed by a pause of so many times what it took."""
-RING_PAUSE_MAX_S = 0.5
+RING_PAUSE_MAX_S = 0.2
 RING_WAIT_S = 1.0
 """How long sending one may take: later than that readers have polled, and whoever closes the client waits for it."""
 RING_AGAIN_S = 1.0
@@ -53,6 +54,8 @@ class Ringer:
         self._connection: ServerConnection | None = None
         self._may_send = False
         self._sent_at: float | None = None
+        self._quickest_s = float("inf")
+        self._last_s = 0.0
 
     def ring_topic(self, topic_id: int, partitions: Iterable[int] | None, unplaced: Iterable[int] = ()) -> None:
         """Wake the readers of these partitions, or of any. Where records of some partitions, by their ids, wait for
@@ -139,7 +142,15 @@ class Ringer:
                 self._pending = {}
             await self._disconnect()
             return RING_AGAIN_S
-        return min(max(RING_INTERVAL_S, RING_SHARE * (monotonic() - began)), RING_PAUSE_MAX_S)
+        return self._pause_s(monotonic() - began)
+
+    def _pause_s(self, took_s: float) -> float:
+        """How long nothing is sent after a ring that took so long. The distance to the server is no reason to wait, and
+        neither is a single slow ring, which may be chance."""
+        self._quickest_s = min(self._quickest_s, took_s)
+        usual_s, self._last_s = min(took_s, self._last_s), took_s
+        slower = max(1.0, usual_s / self._quickest_s)
+        return min(max(RING_INTERVAL_S, RING_SHARE * took_s * slower), RING_PAUSE_MAX_S)
 
     async def _connected(self) -> ServerConnection:
         if self._connection is None:

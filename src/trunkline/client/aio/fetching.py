@@ -26,6 +26,12 @@ logger = logging.getLogger("trunkline")
 
 FETCH_RECORDS = 1_000
 """Read at a time at least, however few are asked for."""
+FETCH_BEHIND_RECORDS = 3_000
+"""The same where the last read found more than it was to bring: what a read costs before its first record is shared by
+more of them."""
+MANY_RECORDS = 64
+"""From so many on it pays that batches of one record come as one. To find that there are fewer costs the server as much
+as reading them."""
 
 
 class Source(Protocol):
@@ -53,14 +59,14 @@ class Owned:
         return self._member.holdings
 
     async def fill(self, holding: Holding, records_max: int, bytes_max: int) -> None:
-        records_max = max(records_max, FETCH_RECORDS)
+        records_max = max(records_max, FETCH_BEHIND_RECORDS if holding.is_behind else FETCH_RECORDS)
         bytes_max = max(bytes_max, self._settings.fetch_bytes_max)
         # Cleared before the read: a hint that comes meanwhile counts.
         holding.may_have_more = False
         try:
             rows = await self._server.read(
                 [holding.topic_id, holding.partition, holding.fetched, records_max, bytes_max],
-                merge_small=self._merge_small,
+                merge_small=self._merge_small and holding.may_bring_many,
             )
         except OffsetOutOfRange as error:
             holding.may_have_more = True
@@ -71,9 +77,12 @@ class Owned:
             raise
         before = holding.fetched
         holding.add(_pieces(holding, rows))
+        found = holding.fetched - before
+        holding.may_bring_many = found >= MANY_RECORDS
+        holding.is_behind = found >= records_max
         if rows:
             left = not rows[-1][1] or sum(row[-1] for row in rows) >= bytes_max
-            holding.may_have_more |= left or holding.fetched - before >= records_max
+            holding.may_have_more |= left or holding.is_behind
 
     async def _go_on(self, holding: Holding, error: OffsetOutOfRange) -> None:
         """The log has nothing at this place: retention has passed it, or it was never written."""
@@ -108,7 +117,8 @@ class Shared:
         holding.rewind_claim(start)
         while holding.fetched < end:
             rows = await self._server.read(
-                [holding.topic_id, holding.partition, holding.fetched, end - holding.fetched, bytes_max]
+                [holding.topic_id, holding.partition, holding.fetched, end - holding.fetched, bytes_max],
+                merge_small=end - holding.fetched >= MANY_RECORDS,
             )
             read = _pieces(holding, rows)
             holding.add(piece.cut(piece.batch.first_offset, min(piece.batch.end, end)) for piece in read)

@@ -31,15 +31,22 @@ logger = logging.getLogger("trunkline")
 
 POLL_FIRST_S = 0.01
 SWEEP_INTERVAL_S = 60.0
+BUSY_AFTER_S = 0.05
+"""Readers that have not waited for so long are behind: they find records without being told of them."""
+DEAF_S = 0.1
+"""For so long at most nothing is heard while all readers are behind. Rings are also about groups."""
 
 
 class Seat:
     """What one reader shares with the watch: what it waits for, and what the watch has seen meanwhile.
 
-    ``hints`` are partitions, by their ids, that may have more; ``view`` is its group as it was seen last.
+    ``hints`` are partitions, by their ids, that may have more; ``view`` is its group as it was seen last. ``begins`` is
+    called when the reader begins to wait.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, begins: Callable[[], None] = lambda: None) -> None:
+        self._begins = begins
+        self._waited_until = monotonic()
         self.channels: dict[str, Sequence[int]] = {}
         self.group_id: int | None = None
         self.wrote = False
@@ -80,15 +87,17 @@ class Seat:
             return view
 
     async def wait(self, awaited: dict[int, int], timeout_s: float) -> None:
-        """Return at a hint, at a new view, or when the time is over. ``awaited``: partition to next offset."""
+        """Return at a hint of what is awaited, at a new view, or when the time is over. ``awaited``: partition to next
+        offset."""
         waiter: Waiter[bool] = Waiter()
         with self._mutex:
-            if self._hints or self._view is not None or self._nudged:
+            if not self._hints.isdisjoint(awaited) or self._view is not None or self._nudged:
                 self._nudged = False
                 return
             self._waiter = waiter
             self._awaited = awaited
         try:
+            self._begins()
             await waiter.wait(timeout_s)
         except TimeoutError:
             pass
@@ -97,15 +106,22 @@ class Seat:
                 self._waiter = None
                 self._nudged = False
                 self._awaited = {}
+                self._waited_until = monotonic()
 
     @property
     def awaited(self) -> dict[int, int]:
         return self._awaited
 
+    def has_waited(self, since: float) -> bool:
+        """Whether its reader waits, or has waited since then."""
+        return self._waiter is not None or self._waited_until >= since
+
     def hint(self, partition_ids: Iterable[int]) -> None:
+        """Note partitions that may have more. Others of its topics than those that it waits for do not wake it."""
         with self._mutex:
             self._hints.update(partition_ids)
-            self._wake()
+            if not self._hints.isdisjoint(self._awaited):
+                self._wake()
 
     def show(self, view: GroupView) -> None:
         """Tell it how its group looks now, if it looks different."""
@@ -158,6 +174,8 @@ class Watch:
         self._poll_due = 0.0
         self._sweep_due = monotonic() + SWEEP_INTERVAL_S
         self._idle_polls = 0
+        self._heard = False
+        self._deaf = False
 
     async def start(self) -> Session:
         """Make sure that it runs, and that the process counts as alive; raises where the server cannot be reached."""
@@ -201,7 +219,7 @@ class Watch:
 
     def seat(self) -> Seat:
         """A seat for a reader; it hears nothing yet."""
-        seat = Seat()
+        seat = Seat(self._hear_again)
         with self._mutex:
             self._seats.append(seat)
         return seat
@@ -318,8 +336,28 @@ class Watch:
         connection = self._connected()
         connection.take_notifies()
         pause_s = min(self._beat_due, self._poll_due, self._sweep_due) - monotonic()
-        await waker.wait(pause_s, connection.pgconn.socket)
+        if self._is_needless():
+            await waker.wait(min(pause_s, DEAF_S))
+            self._deaf = False
+        else:
+            await waker.wait(pause_s, connection.pgconn.socket)
         connection.take_notifies()
+
+    def _is_needless(self) -> bool:
+        """Whether to hear nothing for a while: rings come, and every reader has enough to do without them. Each ring
+        would wake this loop, which takes time from just these readers."""
+        heard, self._heard = self._heard, False
+        # Before the seats are looked at: a reader that begins to wait meanwhile finds it, and wakes this.
+        self._deaf = heard
+        if heard:
+            since = monotonic() - BUSY_AFTER_S
+            self._deaf = not any(seat.has_waited(since) for seat in list(self._seats))
+        return self._deaf
+
+    def _hear_again(self) -> None:
+        """A reader begins to wait."""
+        if self._deaf:
+            self._wake()
 
     async def _listen(self) -> None:
         if not self.hears:
@@ -383,6 +421,7 @@ class Watch:
         if notify.channel.startswith("trunkline_g"):
             self._beat_due = 0.0
             return
+        self._heard = True
         for seat in list(self._seats):
             ids = seat.channels.get(notify.channel)
             if ids is not None:
