@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 import trunkline.aio
-from trunkline import Message, TopicSettings, errors
+from trunkline import Message, Topic, TopicSettings, errors
 
 
 def sql(db_url: str, statement: str) -> object:
@@ -246,16 +246,16 @@ async def test_what_was_tried_too_often_is_delivered_where_dead_letters_were_tak
     db_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Method: the setting goes after the record was claimed as one to be buried, and before its reader looks."""
-    look = trunkline.aio.AsyncQueue._look_at_settings
+    look = trunkline.aio.AsyncQueue._look_again
 
-    async def late(queue: trunkline.aio.AsyncQueue, opened: Any) -> None:
+    async def late(queue: trunkline.aio.AsyncQueue, opened: Any, topic: Topic) -> None:
         sql(
             db_url,
             """select trunkline.queue_alter('orders', 'billing', '{"max_attempts": null, "dead_letter": null}')""",
         )
-        await look(queue, opened)
+        await look(queue, opened, topic)
 
-    monkeypatch.setattr(trunkline.aio.AsyncQueue, "_look_at_settings", late)
+    monkeypatch.setattr(trunkline.aio.AsyncQueue, "_look_again", late)
     async with trunkline.aio.connect(db_url) as tl:
         await tl.create_topic("orders")
         await tl.create_topic("orders.dead")

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import trunkline
-from trunkline import Message, TopicSettings, errors
+from trunkline import Message, Topic, TopicSettings, errors
 
 
 def sql(db_url: str, statement: str) -> object:
@@ -247,16 +247,16 @@ def test_what_was_tried_too_often_is_delivered_where_dead_letters_were_taken_awa
     db_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Method: the setting goes after the record was claimed as one to be buried, and before its reader looks."""
-    look = trunkline.Queue._look_at_settings
+    look = trunkline.Queue._look_again
 
-    def late(queue: trunkline.Queue, opened: Any) -> None:
+    def late(queue: trunkline.Queue, opened: Any, topic: Topic) -> None:
         sql(
             db_url,
             """select trunkline.queue_alter('orders', 'billing', '{"max_attempts": null, "dead_letter": null}')""",
         )
-        look(queue, opened)
+        look(queue, opened, topic)
 
-    monkeypatch.setattr(trunkline.Queue, "_look_at_settings", late)
+    monkeypatch.setattr(trunkline.Queue, "_look_again", late)
     with trunkline.connect(db_url) as tl:
         tl.create_topic("orders")
         tl.create_topic("orders.dead")

@@ -19,6 +19,11 @@ class Forks:
 @cache
 def forks() -> Forks:
     """The one of this process."""
-    forks = Forks()
-    os.register_at_fork(after_in_child=forks.add)
-    return forks
+    counted = Forks()
+    os.register_at_fork(after_in_child=counted.add)
+    return counted
+
+
+def generation() -> int:
+    """A number that is another one in a child process."""
+    return forks().generation

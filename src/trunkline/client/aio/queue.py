@@ -270,14 +270,14 @@ class AsyncQueue:
         check_seconds("wait_s", wait_s)
         if ack != ():
             await self._ack_and_claim(ack, max_records)
-        opened = self._opened
-        if opened is not None and not self._closed and monotonic() < self._look_due:
+        opened, now = self._opened, monotonic()
+        if opened is not None and not self._closed and now < self._look_due:
             self._rooms.server.pool.check_usable()
             with self._mutex:
-                found = [] if opened.lane.exhausted else self._buffer.take_fresh(max_records, monotonic())
+                found = [] if opened.lane.exhausted else self._buffer.take_fresh(max_records, now)
             if found:
                 return found
-        return await self._receive(max_records, monotonic() + wait_s)
+        return await self._receive(max_records, now + wait_s)
 
     async def _ack_and_claim(self, deliveries: Iterable[AsyncDelivery], records: int) -> None:
         opened, chosen = self._chosen(deliveries)

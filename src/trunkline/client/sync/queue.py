@@ -269,14 +269,14 @@ class Queue:
         check_seconds("wait_s", wait_s)
         if ack != ():
             self._ack_and_claim(ack, max_records)
-        opened = self._opened
-        if opened is not None and not self._closed and monotonic() < self._look_due:
+        opened, now = self._opened, monotonic()
+        if opened is not None and not self._closed and now < self._look_due:
             self._rooms.server.pool.check_usable()
             with self._mutex:
-                found = [] if opened.lane.exhausted else self._buffer.take_fresh(max_records, monotonic())
+                found = [] if opened.lane.exhausted else self._buffer.take_fresh(max_records, now)
             if found:
                 return found
-        return self._receive(max_records, monotonic() + wait_s)
+        return self._receive(max_records, now + wait_s)
 
     def _ack_and_claim(self, deliveries: Iterable[Delivery], records: int) -> None:
         opened, chosen = self._chosen(deliveries)

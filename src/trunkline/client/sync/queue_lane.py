@@ -117,7 +117,12 @@ class QueueLane:
                 if self._leader is None:
                     self._leader = order
             if self._leader is not order:
-                self._turn(order)
+                # Wait in line until it is done, or the caller has to do it.
+                try:
+                    order.wait(max(0.0, order.deadline - monotonic()))
+                except TimeoutError:
+                    # A thread may end without notice.
+                    raise OutcomeUnknown("whoever was at it does not answer; it may or may not be done") from None
             if not order.ended:
                 self._shield.run(self._lead(order))
         except BaseException:
@@ -128,14 +133,6 @@ class QueueLane:
             raise
         if order.error is not None:
             raise order.error
-
-    def _turn(self, order: Order) -> None:
-        """Wait in line until it is done, or the caller has to do it. A task takes no timer: whoever leads ends by a
-        deadline that is earlier than those of all who came after him. A thread may end without notice."""
-        try:
-            order.wait(None if IS_ASYNC else max(0.0, order.deadline - monotonic()))
-        except TimeoutError:
-            raise OutcomeUnknown("whoever was at it does not answer; it may or may not be done") from None
 
     def _leave(self, order: Order) -> None:
         """Take it out of the line, unless it is under way already; if it leads, the next one does."""
