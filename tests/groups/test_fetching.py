@@ -1,5 +1,5 @@
-"""How much a consumer reads at a time, and in which form: what it finds decides about the next read, and never what comes
-out of it."""
+"""How much a consumer reads at a time, and in which form. What a read finds decides about the next one, and never about
+what is delivered."""
 
 from __future__ import annotations
 
@@ -86,9 +86,7 @@ def test_few_single_records_are_not_looked_at_twice(quiet: Client, asked: list[A
     assert [each.merges for each in asked] == [False, True, True, False, True]
 
 
-def test_who_is_behind_reads_more_at_a_time(
-    quiet: Client, asked: list[Asked], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_is_behind_reads_more_at_a_time(quiet: Client, asked: list[Asked], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "FETCH_RECORDS", 10)
     monkeypatch.setattr(fetching, "FETCH_BEHIND_RECORDS", 25)
     with quiet.consumer("t", group="g") as consumer:
