@@ -3,6 +3,7 @@ long."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 import time
@@ -19,6 +20,7 @@ from tests.groups.fleet import shown
 from tests.groups.scene import DOORBELLS, Admin, read
 from trunkline import ClientSettings
 from trunkline.client.aio.doorbell import RING_INTERVAL_S, RING_PAUSE_MAX_S, RING_SHARE
+from trunkline.client.aio.doorbell import Ringer as AsyncRinger
 from trunkline.client.sync import watch
 from trunkline.client.sync.consumer import Consumer
 from trunkline.client.sync.doorbell import Ringer
@@ -130,6 +132,27 @@ def test_who_is_behind_is_not_rung_and_is_again_once_it_waits(
             other.publish("t", b"after")
             waiting.join(GUARD_S)
             assert woken == [number + 1]
+
+
+def test_what_is_rung_beside_a_publishers_own_ring_is_sent_after_it(db_url: str, admin: Admin) -> None:
+    """Two publish before the background has looked: the first has sent its ring himself, and one wake stands for both.
+    Nobody rings again."""
+
+    async def rung() -> list[str]:
+        ringer = AsyncRinger(db_url, ClientSettings())
+        async with await psycopg.AsyncConnection.connect(db_url, autocommit=True) as listening:
+            await listening.execute("listen trunkline_t7")
+            ringer.ring_topic(7, [0])
+            until = time.monotonic() + GUARD_S
+            while not ringer._may_send and time.monotonic() < until:
+                await asyncio.sleep(0.01)
+            ringer.ring_topic(7, [1])
+            ringer.ring_topic(7, [2])
+            heard = [each.payload async for each in listening.notifies(timeout=GUARD_S, stop_after=3)]
+        await ringer.close()
+        return heard
+
+    assert asyncio.run(rung()) == ["0", "1", "2"]
 
 
 def test_rings_become_rare_where_they_take_longer_than_they_must() -> None:

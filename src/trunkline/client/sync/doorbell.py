@@ -103,7 +103,8 @@ class Ringer:
         assert waker is not None
         try:
             while not stop.is_set or self._pending or self._sent_at is not None:
-                if not stop.is_set:
+                # What came while the answer to a publisher's own ring was due has been woken for already.
+                if not stop.is_set and not self._pending:
                     waker.wait(None)
                 pause_s = self._send()
                 if not stop.is_set:
