@@ -180,7 +180,7 @@ OUTBOX_PUT_ONE = _outbox_call(
     key="bytea",
     payload="bytea",
 )
-"""One record without headers: as single values it costs both sides half of what arrays cost."""
+"""One record without headers: single values cost both sides less than arrays."""
 PARKED_BEGIN = "select trunkline.parked_begin(%s::int4, %s::int4[], %s::int4[])"
 PARKED_DUE = "select * from trunkline.parked_due(%s::int4, %s::int4[], %s::int4[], %s::int4)"
 PARKED_FIND = "select place, first_offset from trunkline.parked_find(%s::int4[], %s::bytea[], %s::bytea[])"

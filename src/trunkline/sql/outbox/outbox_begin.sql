@@ -9,8 +9,7 @@ set search_path = pg_catalog, trunkline, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 begin
-    -- Where the server prepares nothing, it says so itself.
-    if current_setting('max_prepared_transactions') <> '0' and current_query() ~* '^\s*prepare\s+transaction' then
+    if current_query() ~* '^\s*prepare\s+transaction' then
         raise exception 'a transaction that has published cannot be prepared: it would lock partitions until it ends'
             using errcode = 'TL001', hint = 'commit it in one phase, or publish in a transaction of its own';
     end if;

@@ -1,5 +1,5 @@
 -- Publishes one record without headers in the caller's transaction, as nearly every transaction does: what outbox_put
--- does, at half its cost. What is unusual it leaves to outbox_put.
+-- does, in one statement. What is unusual it leaves to outbox_put.
 -- Returns the transaction's id; behind it, where its limit was seen to be passed, the segment that is open: then the
 -- caller should call segment_roll_if_full, in a transaction of its own.
 -- Promise, locks, errors: as outbox_put
