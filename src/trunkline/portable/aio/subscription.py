@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from math import inf
 from time import monotonic
 from types import TracebackType
@@ -123,10 +124,8 @@ class AsyncSubscription:
     # -- calls of the driver --
 
     async def _fetch(self, max_messages: int, wait_s: float) -> Sequence[Incoming]:
-        async def call() -> Sequence[Incoming]:
-            return await self._driver.receive_batch(max_messages, wait_s)
-
         began = monotonic()
+        call = partial(self._driver.receive_batch, max_messages, wait_s)
         batch = await self._receiving.persistently(call, wait_s)
         if type(batch) is not list or not ONLY_MESSAGES.issuperset(map(type, batch)):
             self._check_batch(batch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import inf
 from time import monotonic
 from types import TracebackType
@@ -119,10 +120,8 @@ class Subscription:
     # -- calls of the driver --
 
     def _fetch(self, max_messages: int, wait_s: float) -> Sequence[Incoming]:
-        def call() -> Sequence[Incoming]:
-            return self._driver.receive_batch(max_messages, wait_s)
-
         began = monotonic()
+        call = partial(self._driver.receive_batch, max_messages, wait_s)
         batch = self._receiving.persistently(call, wait_s)
         if type(batch) is not list or not ONLY_MESSAGES.issuperset(map(type, batch)):
             self._check_batch(batch)
