@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.queues.conftest import MakeQueue
-from tests.queues.driver import Clock, Queue
+from tests.queues.driver import STEP, TABLE, Clock, Queue
 from trunkline.client.failures import translate
 
 TABLES = "select count(*) from pg_class where relname ~ '^(claim|closure)_[0-9]+$'"
@@ -137,6 +137,21 @@ def test_tables_that_are_in_use_are_not_dropped(make_queue: MakeQueue) -> None:
     assert queue.move() == 0
     queue.sql("select trunkline.queue_drop_old()")
     assert queue.sql(TABLES) == [(2,)]
+
+
+def test_the_short_way_finds_nothing_in_tables_that_its_part_has_left(queue: Queue) -> None:
+    """A reader that knows the old tables comes after the part has moved, and before they are dropped."""
+    queue.publish(5)
+    reader = queue.reader()
+    assert reader.ack(reader.take(2))
+    part_id = reader.part_ids[0]
+    ((old,),) = queue.sql(TABLE, [part_id])
+    queue.sql("select trunkline.queue_roll(%s, true)", [queue.queue_id])
+    assert queue.move() == 0
+    given = [part_id, None, None, None, None, 0, 5, "late", True]
+    ((is_done, is_more, number, *_),) = queue.sql(STEP.format(old), given)
+    assert (is_done, is_more, number) == (None, True, None)
+    assert reader.take(5).offsets == (3, 4, 5)
 
 
 # -- retention --

@@ -444,14 +444,14 @@ begin
     if max_records > 0 and %1$L and pg_try_advisory_xact_lock(trunkline.lock_class() + 6, part_id) then
         -- In a later statement than the locks. What is claimed is worked out here already, and holds if it is written.
         select s.claim_no + 1, trunkline.random_bigint(), s.frontier + 1,
-            least(b.first_offset + b.record_count - s.frontier - 1, max_records), %6$s, b.append_time,
+            least(greatest(b.first_offset + b.record_count - s.frontier - 1, 0), max_records), %6$s, b.append_time,
             case when b.is_whole then b.keys end, case when b.is_whole then b.payloads end,
             case when b.is_whole then b.header_counts end, case when b.is_whole then b.header_names end,
             case when b.is_whole then b.header_values end, random() < 0.002 and trunkline.queue_is_full(%5$s),
             s.now, greatest(s.now + interval %2$L, s.swept + interval '1 microsecond'), s.deadline,
             coalesce(<claim>_step.records, trunkline.offsets_count(s.offsets)),
             s.frontier, s.swept, s.swept_no, s.next_due, s.expired,
-            b.first_offset + b.record_count - s.frontier - 1, b.first_offset + b.record_count,
+            greatest(b.first_offset + b.record_count - s.frontier - 1, 0), b.first_offset + b.record_count,
             s.claim_no = <claim>_step.claim_no and s.token = <claim>_step.token and s.deadline > s.now
                 and <claim>_step.seq = 1 and <claim>_step.offsets is null,
             b.is_usual, b.is_usual and b.first_offset + b.record_count - s.frontier > max_records and s.next_due > s.now
