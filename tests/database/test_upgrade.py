@@ -124,7 +124,7 @@ def test_an_upgrade_waits_for_a_publish_that_is_under_way(old_url: str) -> None:
         upgrading = threading.Thread(target=installer.upgrade, args=[old_url])
         upgrading.start()
         waiting = "select from pg_locks where not granted"
-        while watcher.execute(waiting).fetchone() is None:
+        while watcher.execute(waiting, prepare=False).fetchone() is None:
             assert upgrading.is_alive()
         old.commit()
         upgrading.join()

@@ -22,8 +22,8 @@ import pytest
 DEADLINE_S = 300.0
 """After that a program counts as stuck; two cores may be shared by many."""
 
-OWN_UV = Path(__file__).parents[2] / ".tools" / "uv" / "bin"
-"""Where `make setup` has put uv. The project's own environment has no pip."""
+OWN_TOOLS = Path(__file__).parents[2] / ".tools" / "uv" / "bin" / "python"
+"""The Python that `make setup` has made for uv, which has pip: the project's own environment has none."""
 
 
 def run_program(code: str, **environ: str) -> str:
@@ -88,10 +88,8 @@ def packages(*requirements: str) -> Path:
     """A folder with packages that are not installed, fetched once a run; skips where no index is in reach."""
     folder = Path(tempfile.mkdtemp(prefix="trunkline-packages-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    uv = shutil.which("uv", path=os.pathsep.join([str(OWN_UV), os.environ.get("PATH", "")]))
-    installer = [uv, "pip"] if uv else [sys.executable, "-m", "pip"]
-    python = ["--python", sys.executable] if uv else []
-    command = [*installer, "install", "--quiet", *python, "--target", str(folder), *requirements]
+    python = OWN_TOOLS if OWN_TOOLS.exists() else sys.executable
+    command = [str(python), "-m", "pip", "install", "--quiet", "--target", str(folder), *requirements]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"{' '.join(requirements)} cannot be fetched: {done.stderr.strip().splitlines()[-1:]}")

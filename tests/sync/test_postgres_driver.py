@@ -125,7 +125,7 @@ def test_topics_and_subscriptions_of_one_server_share_its_connections(direct_url
         for subscription in subscriptions:
             subscription.close()
         left = "select pid from pg_stat_activity where application_name = 'counted'"
-        while connection.execute(left).fetchone() is not None:
+        while connection.execute(left, prepare=False).fetchone() is not None:
             pass
 
 
