@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 import trunkline.aio
-from tests.aio.scripted import ScriptedSubscription
+from tests.aio.scripted import ScriptedSubscription, ScriptedTopic
 from tests.aio.shim import Gate, at_once, wait_until
 from trunkline import errors
 from trunkline.drivers.memory.aio.driver import AsyncMemoryOpener
@@ -145,6 +146,44 @@ if True:  # ASYNC
             with pytest.raises(errors.OutcomeUnknown, match="has not answered within"):
                 await nack.result(PATIENCE_S)
         assert driver.acked == [[0], [1, 2]]
+
+
+if True:  # ASYNC
+
+    @pytest.mark.parametrize("call", ["ack", "nack", "receive", "send"])
+    async def test_S2_21_a_call_in_a_task_that_was_cancelled_ends_by_its_deadline_as_any_other(call: str) -> None:
+        """Goal: whoever gives back in ``finally`` what he cannot handle learns that the driver does not answer, and is
+        not told that he was cancelled once more."""
+        import asyncio
+
+        driver, topic = ScriptedSubscription(1), ScriptedTopic(gate=Gate())
+        failures: list[BaseException] = []
+        async with driver.opened(deadline_s=0.1) as subscription, topic.opened(deadline_s=0.1) as sender:
+            message = await subscription.receive()
+            driver.on_settle = driver.on_receive = Gate().wait
+            calls: dict[str, Callable[[], Awaitable[object]]] = {
+                "ack": message.ack,
+                "nack": message.nack,
+                "receive": subscription.receive,
+                "send": lambda: sender.send(b"x"),
+            }
+
+            async def work() -> None:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    try:
+                        await calls[call]()
+                    except BaseException as error:  # noqa: BLE001 - it is looked at below
+                        failures.append(error)
+
+            working = asyncio.ensure_future(work())
+            await asyncio.sleep(0)
+            working.cancel()
+            await asyncio.wait([working], timeout=PATIENCE_S)
+            (failure,) = failures
+            assert isinstance(failure, errors.OutcomeUnknown)
+            assert working.cancelled()
 
 
 async def test_S2_23_errors_of_single_acknowledgements_have_no_secrets() -> None:

@@ -62,12 +62,15 @@ class Watch:
         self._timeout_s = timeout_s
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[Any] | None = None
+        self._cancelled_before = 0
         self._began_at = 0.0
         self._is_over = False
 
     def __enter__(self) -> None:
         loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task(loop)
+        task = self._task = asyncio.current_task(loop)
+        # A task that was cancelled may still have something to put in order.
+        self._cancelled_before = 0 if task is None else task.cancelling()
         self._began_at = loop.time()
         self._is_over = False
         if self._timer is None:
@@ -77,8 +80,10 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
-        if self._is_over and task is not None and task.uncancel() <= 0 and kind is asyncio.CancelledError:
-            raise TimeoutError from error
+        if self._is_over and task is not None:
+            is_own = task.uncancel() <= self._cancelled_before
+            if is_own and kind is asyncio.CancelledError:
+                raise TimeoutError from error
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
