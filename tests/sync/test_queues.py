@@ -9,9 +9,10 @@ import psycopg
 import pytest
 
 import trunkline
-from tests.sync.shim import Gate, at_once
+from tests.sync.shim import Gate, at_once, wait_until
 from trunkline import ClientSettings, Message, TopicSettings, errors
 from trunkline.client.sync.server import Server
+from trunkline.testing.sync.shim import Running
 
 
 def sql(db_url: str, statement: str) -> object:
@@ -416,6 +417,28 @@ def test_while_one_holds_a_record_in_its_last_attempt_the_others_wait_until_it_i
                 return []
 
             assert at_once(wait, settle) == [[2], []]
+
+
+def test_who_waits_for_a_last_attempt_goes_on_after_it_whatever_else_was_settled_meanwhile(db_url: str) -> None:
+    """Method: looking again by itself would take an hour; the wait ends with the acknowledgement."""
+    settings = ClientSettings(heartbeat_s=3600, session_timeout_s=7200)
+    with trunkline.connect(db_url, settings=settings) as tl:
+        tl.create_topic("orders")
+        tl.create_topic("orders.dead")
+        tl.publish_many("orders", numbered(3))
+        with tl.queue(
+            "orders", "billing", max_attempts=2, dead_letter="orders.dead", ack_deadline_s=600, prefetch=0
+        ) as queue:
+            (first,) = queue.receive()
+            (second,) = queue.receive()
+            first.nack()
+            (last,) = queue.receive()
+            assert (last.offset, last.attempt) == (1, 2)
+            waiting = Running(lambda: queue.receive(wait_s=3000))
+            wait_until(lambda: any(seat.awaited for seat in queue._seats))
+            second.ack()
+            last.ack()
+            assert [each.offset for each in waiting.result(30)] == [3]
 
 
 def test_an_ordered_queue_gives_back_a_range_as_one(db_url: str) -> None:

@@ -236,7 +236,8 @@ class QueueLane:
             return 0
         if self._alone is not None and self._alone.is_held(monotonic()):
             # A record that kills its reader in its last attempt must not take the last attempt of another along.
-            self.is_waiting = asked > 0
+            # Who waits already still does, whatever else is settled meanwhile.
+            self.is_waiting = self.is_waiting or asked > 0
             self.due_at = self._alone.expires_at
             return 0
         held = len(self._buffer)
