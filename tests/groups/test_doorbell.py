@@ -155,6 +155,26 @@ def test_what_is_rung_beside_a_publishers_own_ring_is_sent_after_it(db_url: str,
     assert asyncio.run(rung()) == ["0", "1", "2"]
 
 
+def test_how_quick_rings_were_before_a_connection_was_lost_says_nothing_about_the_next(
+    db_url: str, admin: Admin
+) -> None:
+    """Goal: after a failover to a server that is further away, rings do not stay rare as if it were a busy one."""
+    with trunkline.connect(db_url) as tl, psycopg.connect(db_url, autocommit=True) as killer:
+        ringer = tl._ringer
+
+        def ring() -> bool:
+            tl.publish("t", b"x")
+            return ringer._connection is not None and 1e-6 < ringer._quickest_s < float("inf")
+
+        wait_until(ring, "it has rung")
+        ringer._quickest_s = 1e-9
+        killer.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and application_name like '%ringer'"
+        )
+        wait_until(ring, "it has rung on another connection")
+
+
 def test_rings_become_rare_where_they_take_longer_than_they_must() -> None:
     """The pause is a multiple of what a ring takes, and grows faster than that on a busy server; neither a server far
     away nor a single slow ring counts as one."""
