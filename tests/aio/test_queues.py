@@ -530,6 +530,35 @@ async def test_partitions_that_are_added_are_read(db_url: str) -> None:
             assert (delivery.partition, delivery.payload) == (2, b"x")
 
 
+async def test_partitions_that_were_found_meanwhile_are_not_forgotten_by_who_looks_at_settings(
+    db_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: one who rejects a record looks for dead letters, and is held up until another has found a partition."""
+    gate = Gate()
+    letters = trunkline.aio.AsyncQueue._letters
+
+    async def late(queue: trunkline.aio.AsyncQueue, calls: Any, settings: dict[str, Any]) -> Any:
+        if queue._opened is not None and not gate.count:
+            await gate.wait()
+        return await letters(queue, calls, settings)
+
+    monkeypatch.setattr(trunkline.aio.AsyncQueue, "_letters", late)
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        await tl.publish("orders", b"0")
+        async with tl.queue("orders", "billing", prefetch=0) as queue:
+            (delivery,) = await queue.receive()
+            rejecting = Running(lambda: delivery.reject("no order"))
+            await wait_until(lambda: gate.count == 1)
+            await tl.add_partitions("orders", 2)
+            queue._look_due = 0.0
+            assert await queue.receive() == []
+            gate.open()
+            await rejecting.result(30)
+            assert queue._opened is not None
+            assert queue._opened.topic.partitions == queue._opened.calls.topic.partitions == 2
+
+
 async def test_partitions_that_are_added_are_read_though_the_queue_was_altered_since(db_url: str) -> None:
     """What a reader asked for when it opened the queue is not asked for again: somebody has changed it since."""
     settings = ClientSettings(heartbeat_s=0.05, session_timeout_s=0.6)

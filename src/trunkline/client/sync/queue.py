@@ -234,9 +234,11 @@ class Queue:
         letters = self._letters(opened.calls, settings)
         with self._mutex:
             opened.set(settings, letters)
-            is_same = opened.topic is topic
-            opened.calls.topic, opened.calls.part_ids, opened.topic = topic, part_ids, topic
-        for seat in () if is_same else list(self._seats):
+            # Another task may have learned of more of them meanwhile.
+            has_grown = topic.partitions > opened.topic.partitions
+            if has_grown:
+                opened.calls.topic, opened.calls.part_ids, opened.topic = topic, part_ids, topic
+        for seat in list(self._seats) if has_grown else ():
             self._rooms.watch.follow(seat, topic)
 
     def _check_open(self) -> None:
