@@ -10,6 +10,7 @@ import pytest
 import trunkline.aio
 from tests.aio.shim import Gate, at_once, wait_until
 from trunkline import ClientSettings, Message, TopicSettings, errors
+from trunkline.client import protocol
 from trunkline.client.aio.server import Server
 from trunkline.testing.aio.shim import Running
 
@@ -535,19 +536,23 @@ async def test_partitions_that_were_found_meanwhile_are_not_forgotten_by_who_loo
 ) -> None:
     """Method: one who rejects a record looks for dead letters, and is held up until another has found a partition."""
     gate = Gate()
-    letters = trunkline.aio.AsyncQueue._letters
+    repeat = Server.repeat
+    held: list[str] = []
 
-    async def late(queue: trunkline.aio.AsyncQueue, calls: Any, settings: dict[str, Any]) -> Any:
-        if queue._opened is not None and not gate.count:
+    async def late(server: Server, statement: str, *further: Any, **options: Any) -> Any:
+        answer = await repeat(server, statement, *further, **options)
+        if statement in held:
+            held.clear()
             await gate.wait()
-        return await letters(queue, calls, settings)
+        return answer
 
-    monkeypatch.setattr(trunkline.aio.AsyncQueue, "_letters", late)
+    monkeypatch.setattr(Server, "repeat", late)
     async with trunkline.aio.connect(db_url) as tl:
         await tl.create_topic("orders")
         await tl.publish("orders", b"0")
         async with tl.queue("orders", "billing", prefetch=0) as queue:
             (delivery,) = await queue.receive()
+            held.append(protocol.QUEUE_ENTER)
             rejecting = Running(lambda: delivery.reject("no order"))
             await wait_until(lambda: gate.count == 1)
             await tl.add_partitions("orders", 2)
@@ -557,6 +562,27 @@ async def test_partitions_that_were_found_meanwhile_are_not_forgotten_by_who_loo
             await rejecting.result(30)
             assert queue._opened is not None
             assert queue._opened.topic.partitions == queue._opened.calls.topic.partitions == 2
+
+
+async def test_partitions_that_are_added_are_read_though_the_dead_letter_topic_is_gone(db_url: str) -> None:
+    """Only who buries needs it: the others must not stop."""
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        await tl.create_topic("orders.dead")
+        await tl.publish("orders", b"0")
+        async with tl.queue("orders", "billing", dead_letter="orders.dead"):
+            pass
+        async with tl.queue("orders", "billing", prefetch=0) as queue:
+            (delivery,) = await queue.receive()
+            await tl.delete_topic("orders.dead")
+            await tl.add_partitions("orders", 2)
+            await tl.publish("orders", b"1", partition=1)
+            queue._look_due = 0.0
+            (added,) = await queue.receive()
+            assert (added.partition, added.payload) == (1, b"1")
+            with pytest.raises(errors.NotFound, match="create it"):
+                await delivery.reject("no order")
+            await queue.ack([delivery, added])
 
 
 async def test_partitions_that_are_added_are_read_though_the_queue_was_altered_since(db_url: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 import trunkline
 from tests.sync.shim import Gate, at_once, wait_until
 from trunkline import ClientSettings, Message, TopicSettings, errors
+from trunkline.client import protocol
 from trunkline.client.sync.server import Server
 from trunkline.testing.sync.shim import Running
 
@@ -532,19 +533,23 @@ def test_partitions_that_were_found_meanwhile_are_not_forgotten_by_who_looks_at_
 ) -> None:
     """Method: one who rejects a record looks for dead letters, and is held up until another has found a partition."""
     gate = Gate()
-    letters = trunkline.Queue._letters
+    repeat = Server.repeat
+    held: list[str] = []
 
-    def late(queue: trunkline.Queue, calls: Any, settings: dict[str, Any]) -> Any:
-        if queue._opened is not None and not gate.count:
+    def late(server: Server, statement: str, *further: Any, **options: Any) -> Any:
+        answer = repeat(server, statement, *further, **options)
+        if statement in held:
+            held.clear()
             gate.wait()
-        return letters(queue, calls, settings)
+        return answer
 
-    monkeypatch.setattr(trunkline.Queue, "_letters", late)
+    monkeypatch.setattr(Server, "repeat", late)
     with trunkline.connect(db_url) as tl:
         tl.create_topic("orders")
         tl.publish("orders", b"0")
         with tl.queue("orders", "billing", prefetch=0) as queue:
             (delivery,) = queue.receive()
+            held.append(protocol.QUEUE_ENTER)
             rejecting = Running(lambda: delivery.reject("no order"))
             wait_until(lambda: gate.count == 1)
             tl.add_partitions("orders", 2)
@@ -554,6 +559,27 @@ def test_partitions_that_were_found_meanwhile_are_not_forgotten_by_who_looks_at_
             rejecting.result(30)
             assert queue._opened is not None
             assert queue._opened.topic.partitions == queue._opened.calls.topic.partitions == 2
+
+
+def test_partitions_that_are_added_are_read_though_the_dead_letter_topic_is_gone(db_url: str) -> None:
+    """Only who buries needs it: the others must not stop."""
+    with trunkline.connect(db_url) as tl:
+        tl.create_topic("orders")
+        tl.create_topic("orders.dead")
+        tl.publish("orders", b"0")
+        with tl.queue("orders", "billing", dead_letter="orders.dead"):
+            pass
+        with tl.queue("orders", "billing", prefetch=0) as queue:
+            (delivery,) = queue.receive()
+            tl.delete_topic("orders.dead")
+            tl.add_partitions("orders", 2)
+            tl.publish("orders", b"1", partition=1)
+            queue._look_due = 0.0
+            (added,) = queue.receive()
+            assert (added.partition, added.payload) == (1, b"1")
+            with pytest.raises(errors.NotFound, match="create it"):
+                delivery.reject("no order")
+            queue.ack([delivery, added])
 
 
 def test_partitions_that_are_added_are_read_though_the_queue_was_altered_since(db_url: str) -> None:

@@ -208,19 +208,20 @@ class AsyncQueue:
         is_plain = not settings["is_ordered"] and settings["max_attempts"] != 1
         calls = QueueCalls(server, topic, queue_id, part_ids, is_plain=is_plain)
         await calls.find_tables()
+        if wanted.dead_letter is None and settings["dead_letter"] is not None:
+            await find_letters_topic(self._rooms.topics, settings["dead_letter"])
         lane = QueueLane(server, self._rooms.shield, calls, self._buffer, self._mutex, wanted.prefetch)
-        opened = _Opened(topic, calls, lane, settings, await self._letters(calls, settings))
+        opened = _Opened(topic, calls, lane, settings, self._letters(calls, settings))
         with self._mutex:
             # Another task may have opened it meanwhile.
             self._opened = self._opened or opened
             return self._opened
 
-    async def _letters(self, calls: QueueCalls, settings: dict[str, Any]) -> QueueLetters | None:
+    def _letters(self, calls: QueueCalls, settings: dict[str, Any]) -> QueueLetters | None:
+        """Whether their topic is there is found out by who buries: without it, everything else goes on."""
         name = settings["dead_letter"]
         if name is None:
             return None
-        if self._wanted.dead_letter is None:
-            await find_letters_topic(self._rooms.topics, name)
         return QueueLetters(self._rooms.server, self._rooms.topics, self._rooms.ringer, calls, name)
 
     async def _look_again(self, opened: _Opened, topic: Topic) -> None:
@@ -230,7 +231,7 @@ class AsyncQueue:
         ((_, settings, part_ids),) = await self._rooms.server.repeat(
             protocol.QUEUE_ENTER, [topic.topic_id, wanted.name, False, wanted.start, *[None] * 6]
         )
-        letters = await self._letters(opened.calls, settings)
+        letters = self._letters(opened.calls, settings)
         with self._mutex:
             opened.set(settings, letters)
             # Another task may have learned of more of them meanwhile.

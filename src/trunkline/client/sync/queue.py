@@ -209,6 +209,8 @@ class Queue:
         is_plain = not settings["is_ordered"] and settings["max_attempts"] != 1
         calls = QueueCalls(server, topic, queue_id, part_ids, is_plain=is_plain)
         calls.find_tables()
+        if wanted.dead_letter is None and settings["dead_letter"] is not None:
+            find_letters_topic(self._rooms.topics, settings["dead_letter"])
         lane = QueueLane(server, self._rooms.shield, calls, self._buffer, self._mutex, wanted.prefetch)
         opened = _Opened(topic, calls, lane, settings, self._letters(calls, settings))
         with self._mutex:
@@ -217,11 +219,10 @@ class Queue:
             return self._opened
 
     def _letters(self, calls: QueueCalls, settings: dict[str, Any]) -> QueueLetters | None:
+        """Whether their topic is there is found out by who buries: without it, everything else goes on."""
         name = settings["dead_letter"]
         if name is None:
             return None
-        if self._wanted.dead_letter is None:
-            find_letters_topic(self._rooms.topics, name)
         return QueueLetters(self._rooms.server, self._rooms.topics, self._rooms.ringer, calls, name)
 
     def _look_again(self, opened: _Opened, topic: Topic) -> None:
