@@ -15,6 +15,7 @@ import trunkline
 from tests.sync.shim import at_once, wait_until
 from trunkline import ClientSettings, ConsumerSettings, Message, Position, TopicSettings, errors
 from trunkline.server import Server
+from trunkline.testing.sync.shim import Running
 
 QUICK = ClientSettings(heartbeat_s=0.1, session_timeout_s=60.0)
 
@@ -273,6 +274,29 @@ def test_several_topics_are_read_and_one_of_them_can_be_paused(db_url: str) -> N
             assert consumer.poll() == []
             consumer.resume("orders", 1)
             assert {record.topic for record in consumer.poll()} == {"orders"}
+
+
+@pytest.mark.parametrize("is_published_before", [True, False])
+def test_what_is_resumed_comes_to_a_poll_that_is_under_way(db_url: str, *, is_published_before: bool) -> None:
+    """Method: the poll would wait for an hour, and so would the next look of who polls by itself."""
+    with trunkline.connect(db_url, settings=ClientSettings(poll_max_s=3600)) as tl:
+        tl.create_topic("orders", partitions=2)
+        tl.publish("orders", b"0", partition=1)
+        with tl.consumer("orders", group="billing", create=True) as consumer:
+            all_of(consumer, 1)
+            watch = consumer._rooms.watch
+            # Whoever begins to listen looks once more.
+            wait_until(lambda: watch._channels == watch._listening)
+            assert consumer.poll() == []
+            consumer.pause("orders", 1)
+            if is_published_before:
+                tl.publish("orders", b"1", partition=1)
+            polling = Running(lambda: consumer.poll(wait_s=3600))
+            wait_until(lambda: consumer._seat is not None and bool(consumer._seat.awaited))
+            consumer.resume("orders", 1)
+            if not is_published_before:
+                tl.publish("orders", b"1", partition=1)
+            assert [record.payload for record in polling.result(30)] == [b"1"]
 
 
 def test_seeking_moves_the_cursor_back_and_forth(db_url: str) -> None:

@@ -646,7 +646,11 @@ class Consumer:
         self._pause(topic, partition, is_paused=True)
 
     def resume(self, topic: str, partition: int | None = None) -> None:
+        """Hand it out again, also to a poll that is under way."""
         self._pause(topic, partition, is_paused=False)
+        if self._seat is not None:
+            # Who waits does so for what was not paused when it began.
+            self._seat.nudge()
 
     def _pause(self, topic: str, partition: int | None, *, is_paused: bool) -> None:
         check_topic_name(topic)
