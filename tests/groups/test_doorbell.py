@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 import trunkline
+from tests.aio.shim import wait_until as until
 from tests.concurrency.sessions import wait_until
 from tests.groups.fleet import shown
 from tests.groups.scene import DOORBELLS, Admin, read
@@ -143,9 +144,7 @@ def test_what_is_rung_beside_a_publishers_own_ring_is_sent_after_it(db_url: str,
         async with await psycopg.AsyncConnection.connect(db_url, autocommit=True) as listening:
             await listening.execute("listen trunkline_t7")
             ringer.ring_topic(7, [0])
-            until = time.monotonic() + GUARD_S
-            while not ringer._may_send and time.monotonic() < until:
-                await asyncio.sleep(0.01)
+            await until(lambda: ringer._may_send, GUARD_S)
             ringer.ring_topic(7, [1])
             ringer.ring_topic(7, [2])
             heard = [each.payload async for each in listening.notifies(timeout=GUARD_S, stop_after=3)]
