@@ -210,7 +210,7 @@ begin
                     or 'trunkline-deliver-after' = any (batch.header_names));
                 if 'trunkline-deliver-after' = any (batch.header_names) then
                     select s.ready, s.last_place, s.dues, s.tickets into set_, z, dues, tickets
-                    from trunkline.queue_set_aside(batch.first_offset, batch.append_time, a, z,
+                    from trunkline.queue_set_aside(batch.first_offset, batch.append_time, batch.append_times, a, z,
                         batch.header_counts, batch.header_names, batch.header_values, now, is_ordered) s;
                 end if;
                 here := batch.first_offset + z;
