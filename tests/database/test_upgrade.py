@@ -68,6 +68,19 @@ def test_a_client_of_today_says_what_to_run_on_the_first_version(old_url: str) -
         assert caught.value.code == "TL021"
 
 
+def test_a_function_that_only_an_upgrade_brings_is_missed_with_a_next_step(db_url: str) -> None:
+    """Functions may be newer than the schema's version tells."""
+    with trunkline.connect(db_url) as tl, psycopg.connect(db_url, autocommit=True) as connection:
+        tl.create_topic("orders")
+        connection.execute("drop function trunkline.outbox_put_one")
+        with connection.transaction(), pytest.raises(errors.SchemaMissing, match="trunkline db install"):
+            tl.publish("orders", b"x", conn=connection)
+        installer.upgrade(db_url)
+        with connection.transaction():
+            tl.publish("orders", b"x", conn=connection)
+        assert [record.payload for record in tl.read("orders")] == [b"x"]
+
+
 def test_an_upgrade_keeps_topics_and_records_and_is_as_a_fresh_install(old_url: str) -> None:
     before = _records(old_url)
     assert len(before) == 8
