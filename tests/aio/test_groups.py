@@ -382,6 +382,21 @@ async def test_S0_11_what_was_claimed_for_at_most_once_is_not_delivered_again(db
         assert [record.offset for record in await consumer.poll()] == [5, 6, 7, 8, 9, 10]
 
 
+async def test_a_handler_gets_from_its_connection_what_psycopg_makes_of_it(db_url: str) -> None:
+    """Times of records are read in a way of our own; times of the application's tables are not: any may be null."""
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        async with (
+            tl.consumer("orders", group="billing", create=True, delivery="exactly_once") as consumer,
+            consumer.transaction() as tx,
+            tx.conn.cursor(binary=True) as cursor,
+        ):
+            await cursor.execute("select array[null, timestamptz '2026-01-01 12:00Z']")
+            ((times,),) = await cursor.fetchall()
+            assert isinstance(times, list)
+            assert times == [None, datetime(2026, 1, 1, 12, tzinfo=UTC)]
+
+
 async def test_effects_and_cursor_commit_together_or_not_at_all(db_url: str) -> None:
     with psycopg.connect(db_url, autocommit=True) as connection:
         connection.execute("create table effect (number integer)")

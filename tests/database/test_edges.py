@@ -118,6 +118,18 @@ def test_the_largest_offset_is_outside_the_log(connection: psycopg.Connection[An
         tl.read("orders", offset=offset, max_records=2**31 - 1)
 
 
+def test_a_read_without_a_limit_to_speak_of_looks_for_nothing_behind_the_log(
+    connection: psycopg.Connection[Any], db_url: str
+) -> None:
+    """Runs of single records are read in pieces, of which there are millions up to the largest limits."""
+    with trunkline.connect(db_url) as tl:
+        for _ in range(100):
+            tl.publish("orders", b"x", partition=0)
+    connection.execute("set statement_timeout = '5s'")
+    read = "select sum(record_count) from trunkline.log_read(1, 0, 1, 2147483647, 1::bigint << 60, true)"
+    assert connection.execute(read).fetchone() == (100,)
+
+
 def test_runs_of_small_records_count_all_their_bytes(connection: psycopg.Connection[Any], db_url: str) -> None:
     """Their keys are most of them: a limit of bytes holds all the same, give or take a batch."""
     with trunkline.connect(db_url) as tl:

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 import trunkline
 from trunkline import errors
@@ -68,6 +69,19 @@ def test_a_client_of_today_says_what_to_run_on_the_first_version(old_url: str) -
         assert caught.value.code == "TL021"
 
 
+def test_a_function_that_only_an_upgrade_brings_is_missed_with_a_next_step(db_url: str) -> None:
+    """Functions may be newer than the schema's version tells."""
+    with trunkline.connect(db_url) as tl, psycopg.connect(db_url, autocommit=True) as connection:
+        tl.create_topic("orders")
+        connection.execute("drop function trunkline.outbox_put_one")
+        with connection.transaction(), pytest.raises(errors.SchemaMissing, match="trunkline db install"):
+            tl.publish("orders", b"x", conn=connection)
+        installer.upgrade(db_url)
+        with connection.transaction():
+            tl.publish("orders", b"x", conn=connection)
+        assert [record.payload for record in tl.read("orders")] == [b"x"]
+
+
 def test_an_upgrade_keeps_topics_and_records_and_is_as_a_fresh_install(old_url: str) -> None:
     before = _records(old_url)
     assert len(before) == 8
@@ -115,6 +129,31 @@ def test_roles_that_were_granted_before_get_the_functions_that_are_new(old_url: 
         finally:
             connection.execute("drop owned by first_reader")
             connection.execute("drop role first_reader")
+
+
+def test_an_upgrade_by_somebody_else_leaves_everything_to_its_owner(server: Server) -> None:
+    """Functions call each other as their owner, and the first one's must not become those of a superuser."""
+    owners = (
+        "select pg_get_userbyid(proowner)::text from pg_proc where pronamespace = 'trunkline'::regnamespace union"
+        " select pg_get_userbyid(relowner)::text from pg_class where relnamespace = 'trunkline'::regnamespace"
+    )
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        admin.execute("create role first_owner login password 'x'")
+        admin.execute("create database of_another owner first_owner")
+        try:
+            url = server.database_url("of_another")
+            own = make_conninfo(url, user="first_owner", password="x")
+            with psycopg.connect(own, autocommit=True) as connection:
+                connection.execute(FIRST_VERSION.read_bytes())
+                connection.execute("select trunkline.topic_create('orders')")
+            for _ in range(2):
+                installer.upgrade(url)
+                with psycopg.connect(own, autocommit=True) as connection:
+                    connection.execute("select trunkline.outbox_publish('orders', 'x')")
+                    assert connection.execute(owners).fetchall() == [("first_owner",)]
+        finally:
+            admin.execute("drop database of_another with (force)")
+            admin.execute("drop role first_owner")
 
 
 def test_an_upgrade_waits_for_a_publish_that_is_under_way(old_url: str) -> None:

@@ -340,6 +340,24 @@ def test_a_delay_that_is_over_when_somebody_comes_is_none(queue: Queue, clock: C
     assert queue.reader().take().offsets == (1, 2, 3)
 
 
+@pytest.mark.parametrize("is_ordered", [False, True])
+def test_each_delay_counts_from_its_own_records_time(make_queue: MakeQueue, clock: Clock, *, is_ordered: bool) -> None:
+    """Also where so many were published one by one that they are read as one."""
+    queue = make_queue(ack_deadline_s=10.0, is_ordered=is_ordered)
+    for _ in range(70):
+        queue.publish(delays=[100])
+        clock.advance(1)
+    reader = queue.reader()
+    assert reader.claim(200).claims == []
+    clock.advance(30)
+    for offset in (1, 2, 3):
+        claim = reader.take(200)
+        assert claim.offsets == (offset,)
+        assert reader.ack(claim)
+        assert reader.claim(200).due_s == 1
+        clock.advance(1)
+
+
 def test_a_batch_that_waits_hides_nothing_behind_it(queue: Queue, clock: Clock) -> None:
     """Whoever gets nothing is told to look again at once, or gets what stands behind it."""
     queue.publish(delays=[60, 60])

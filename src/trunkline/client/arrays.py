@@ -204,10 +204,14 @@ class _FloatArrayDumper(_ArrayDumper):
 
 
 def register(context: AdaptContext) -> None:
-    """Let a connection send these arrays, and receive times."""
+    """Let a connection send these arrays."""
     context.adapters.register_dumper(ByteaArray, _ByteaArrayDumper)
     context.adapters.register_dumper(TextArray, _TextArrayDumper)
     context.adapters.register_dumper(IntegerArray, _IntegerArrayDumper)
     context.adapters.register_dumper(OffsetArray, _OffsetArrayDumper)
     context.adapters.register_dumper(FloatArray, _FloatArrayDumper)
+
+
+def register_times(context: AdaptContext) -> None:
+    """Let a cursor receive times of records; never null, and of one dimension."""
     context.adapters.register_loader(_TIMES_OID, _TimesLoader)

@@ -52,7 +52,7 @@ _NEXT_STEP: dict[type[TrunklineError], str] = {
     errors.Unavailable: "is the server running, and reachable from here?",
     errors.PermissionDenied: "check user and password, and the role's grants (`trunkline db install --roles …`)",
     errors.ReadOnly: "connect to the primary: this server, or this transaction, takes no writes",
-    errors.SchemaMissing: "install Trunkline into this database: trunkline db install",
+    errors.SchemaMissing: "install Trunkline into this database, or bring it up to date: trunkline db install",
     errors.NotFound: "create the database, or correct its name in the URL",
 }
 _IDLE = "the transaction did nothing for longer than session_timeout_s; raise it, or do slow work outside"
@@ -91,6 +91,8 @@ def translate_state(
         return errors.Conflict(f"the claims of a queue have just moved to other tables ({state}); try again")
     found = _BY_STATE.get(state) or (errors.Unavailable if state.startswith("08") else errors.ServerError)
     next_step = _IDLE if state == "25P03" else _NEXT_STEP.get(found)
+    if found is errors.SchemaMissing:
+        hint = None  # The server advises to cast arguments.
     return found(_sentence(f"{primary} ({state})", hint or next_step))
 
 

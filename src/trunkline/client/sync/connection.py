@@ -162,7 +162,7 @@ class ServerConnection(Connection[Row]):
             values = [_packed(kind, each) for kind, each in zip(protocol.QUEUE_NEXT_TYPES, parameters, strict=True)]
             self.pgconn.send_query_prepared(b"queue_next", values, _QUEUE_NEXT_BINARY, Format.BINARY)
             result = self._result()
-            loader = Transformer.from_context(self)
+            loader = Transformer.from_context(self._answers)
             loader.set_pgresult(result)
             return loader.load_rows(0, result.ntuples, tuple)
         except psycopg.Error as error:
@@ -222,7 +222,7 @@ class ServerConnection(Connection[Row]):
 
     def _rows(self) -> PQGen[list[Row]]:
         yield from send(self.pgconn)
-        loader = Transformer.from_context(self)
+        loader = Transformer.from_context(self._answers)
         rows: list[Row] = []
         failed: PGresult | None = None
         while (result := (yield from fetch(self.pgconn))) is not None:
@@ -327,6 +327,8 @@ class ServerConnection(Connection[Row]):
         self.idle_timeout_s = settings.session_timeout_s
         self.set_isolation_level(IsolationLevel.READ_COMMITTED)
         self._answers = self.cursor(binary=True)
+        # Not for the connection: handlers run statements of their own on it, and get what psycopg makes of these.
+        arrays.register_times(self._answers)
         loaders = Transformer.from_context(self)
         self._array_loaders = {kind: loaders.get_loader(kind, Format.BINARY).load for kind in _STEP_ARRAYS}
         # Until it is known to be a direct connection, nothing is prepared and nothing is set.

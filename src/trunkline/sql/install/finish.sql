@@ -17,3 +17,24 @@ begin
     from trunkline.segment s where s.sealed_at is null and s.released_at is null order by s.segment_id;
     perform trunkline.queue_define(t.table_no) from trunkline.queue_table t order by t.table_no;
 end $do$;
+-- Everything has one owner, whoever brings it up to date: functions that run as their owner call each other, and those of
+-- triggers keep the owner that they had.
+do $do$
+declare
+    owner constant oid := (select c.relowner from pg_catalog.pg_class c where c.oid = 'trunkline.meta'::regclass);
+    made  record;
+begin
+    for made in
+        select 'routine' as kind, p.oid::regprocedure::text as name from pg_catalog.pg_proc p
+        where p.pronamespace = 'trunkline'::regnamespace and p.proowner <> owner
+        union all
+        select case c.relkind when 'c' then 'type' when 'S' then 'sequence' else 'table' end, c.oid::regclass::text
+        from pg_catalog.pg_class c
+        where c.relnamespace = 'trunkline'::regnamespace and c.relkind in ('r', 'c', 'S') and c.relowner <> owner
+            -- Those of identity columns go with their table.
+            and not exists (select from pg_catalog.pg_depend d
+                where d.classid = 'pg_catalog.pg_class'::regclass and d.objid = c.oid and d.deptype = 'i' and c.relkind = 'S')
+    loop
+        execute format('alter %s %s owner to %I', made.kind, made.name, pg_get_userbyid(owner));
+    end loop;
+end $do$;

@@ -102,7 +102,8 @@ begin
         run_stop := stop;
         blocked := null;
         while is_run loop
-            goal := least(run_stop, here + bytes / limited);
+            -- Bounded, because pieces behind the end of the log cost time too, however much is asked for.
+            goal := least(run_stop, here + bytes / limited, here + 16384);
             exit when goal < here + 64;
             -- A row at a time, as each takes more memory than the processor's cache should lose.
             open pieces no scroll for execute trunkline.segment_merge(place.segment_id, has_more)

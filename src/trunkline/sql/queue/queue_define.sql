@@ -210,7 +210,7 @@ begin
                     or 'trunkline-deliver-after' = any (batch.header_names));
                 if 'trunkline-deliver-after' = any (batch.header_names) then
                     select s.ready, s.last_place, s.dues, s.tickets into set_, z, dues, tickets
-                    from trunkline.queue_set_aside(batch.first_offset, batch.append_time, a, z,
+                    from trunkline.queue_set_aside(batch.first_offset, batch.append_time, batch.append_times, a, z,
                         batch.header_counts, batch.header_names, batch.header_values, now, is_ordered) s;
                 end if;
                 here := batch.first_offset + z;
@@ -465,7 +465,8 @@ begin
             where s.part_id = <claim>_step.part_id order by s.claim_no desc limit 1) s
         cross join lateral (
             select b.first_offset, b.record_count, b.append_time, b.keys, b.payloads, b.header_counts, b.header_names,
-                b.header_values, b.first_offset = s.frontier + 1 and b.record_count <= max_records as is_whole,
+                b.header_values,
+                b.first_offset = s.frontier + 1 and b.record_count <= max_records and b.byte_count <= 65536 as is_whole,
                 b.first_offset + b.record_count > s.frontier + 1
                 and b.byte_count / b.record_count * least(b.first_offset + b.record_count - s.frontier - 1, max_records) <= 65536
                 and ('trunkline-deliver-after' = any (b.header_names)) is not true as is_usual
