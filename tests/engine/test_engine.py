@@ -13,7 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trunkline.client.arrays import Times, bytea_array, integer_array, offset_array, payload_array, register, text_array
+from trunkline.client.arrays import (
+    Times,
+    bytea_array,
+    integer_array,
+    offset_array,
+    payload_array,
+    register,
+    register_times,
+    text_array,
+)
 from trunkline.engine.backoff import backoff_s
 from trunkline.engine.batching import BatchLimits, Parcel, merge, route, split, take
 from trunkline.engine.producing import SEQUENCE_MAX, ProducerState
@@ -202,11 +211,12 @@ def test_times_are_a_sequence_of_what_the_server_sent(
     sql_connection: psycopg.Connection[Any], times: list[datetime]
 ) -> None:
     """Whatever the zone of the session is, and whether one of them is asked for or all of them."""
-    register(sql_connection)
     sql_connection.execute("set timezone to 'Asia/Kathmandu'")
+    cursor = sql_connection.cursor(binary=True)
+    register_times(cursor)
 
     def arrived() -> Times:
-        row = sql_connection.execute("select %s::timestamptz[]", [times], binary=True).fetchone()
+        row = cursor.execute("select %s::timestamptz[]", [times]).fetchone()
         assert row is not None
         assert isinstance(row[0], Times)
         return row[0]

@@ -276,6 +276,7 @@ def test_several_topics_are_read_and_one_of_them_can_be_paused(db_url: str) -> N
             assert {record.topic for record in consumer.poll()} == {"orders"}
 
 
+@pytest.mark.direct("nothing rings there, and polls would be an hour apart")
 @pytest.mark.parametrize("is_published_before", [True, False])
 def test_what_is_resumed_comes_to_a_poll_that_is_under_way(db_url: str, *, is_published_before: bool) -> None:
     """Method: the poll would wait for an hour, and so would the next look of who polls by itself."""
