@@ -107,7 +107,7 @@ def test_writers_and_readers_behind_a_network_that_breaks_all_the_time(
     with running(url, "t", seed, partitions=3) as load:
         load.start(client_writer, times=4)
         load.start(reader, times=2)
-        load.wait_for_progress(10)
+        load.wait_for_everyone()
         proxy.by_chance(seed, 0.2, [fault for fault in Fault if fault not in SILENT])
         load.run_for(duration_s)
         wait_until(lambda: load.failures or len(proxy.hits) > 10, "more than ten are cut")

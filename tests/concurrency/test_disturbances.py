@@ -54,7 +54,7 @@ def test_sessions_that_are_ended_at_random_moments_lose_and_double_nothing(
         tl.create_topic("t", partitions=3, settings=TopicSettings(segment_bytes=65536))
         load.start(client_writer, times=4)
         load.start(reader, times=2)
-        load.wait_for_progress(20)
+        load.wait_for_everyone()
         load.start(_ender)
         load.run_for(duration_s)
         history = load.finish()

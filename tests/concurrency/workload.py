@@ -74,6 +74,18 @@ class Load:
             deadline_s=deadline_s,
         )
 
+    def wait_for_everyone(self, *, deadline_s: float = 60.0) -> None:
+        """Return once each of the writers and readers that were started has done something, or one has failed: nobody
+        connects any more, which only an application can try again."""
+        names = {thread.name for thread in self._threads}
+        wait_until(
+            lambda: self.failures or names <= self._active(), "every writer and reader is at work", deadline_s=deadline_s
+        )
+
+    def _active(self) -> set[str]:
+        history = self.recorder.history
+        return {event.session for event in history.publishes()} | {event.reader for event in history.reads()}
+
     def run_for(self, duration_s: float) -> None:
         """Let the threads work; returns early when one of them fails."""
         self.stopped.wait(duration_s)
