@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import psycopg
@@ -20,6 +20,8 @@ from trunkline import Client
 
 COMMAND = (sys.executable, "-c", "from trunkline.cli.main import main; main()", "pipeline", "run", "copy.yml")
 DEADLINE_S = 300.0
+LOOK_S = 0.05
+"""Between two looks: whoever looks without a pause takes a processor from the Spark that it waits for."""
 FILE = """\
 name: copy
 source: {topic: orders, format: raw, max_records: 10}
@@ -82,11 +84,12 @@ def nobody_publishes(url: str, topic: str) -> Iterator[Callable[[], bool]]:
         yield is_awaited
 
 
-def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes], *, look_s: float = LOOK_S) -> None:
     gives_up_at = monotonic() + DEADLINE_S
     while not condition():
         assert process.poll() is None, process.communicate()
         assert monotonic() < gives_up_at
+        sleep(look_s)
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, list[dict[str, Any]], str]:
@@ -119,8 +122,8 @@ def test_the_first_signal_finishes_the_batch_in_hand_and_a_second_one_does_not_w
         patient = start("--json")
         wait_until(is_awaited, patient)
         patient.send_signal(signal.SIGTERM)
-        # It is still there when the next wait for the lock begins.
-        wait_until(lambda: not is_awaited(), patient)
+        # It is still there when the next wait for the lock begins. Between two waits there is only an instant.
+        wait_until(lambda: not is_awaited(), patient, look_s=0.0)
         wait_until(is_awaited, patient)
     code, said, err = ended(patient)
     assert code == 0, err

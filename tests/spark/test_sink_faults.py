@@ -473,8 +473,9 @@ def test_SP_04_two_writes_inside_one_batch_with_their_names_both_arrive_and_a_re
 
 
 def test_SP_04_a_second_write_that_is_not_told_apart_is_refused_with_the_option_to_set(topics: Topics) -> None:
+    """One record, and so one task: each is tried four times, in a Python that starts anew."""
     topics.tl.create_topic("out2", partitions=PARTITIONS)
-    topics.feed(20)
+    topics.feed(1)
     for names, options in (([None], {}), (["one", "one"], {}), (["one"], {"writeId": "w"}), ([None], {"writeId": "w"})):
         with pytest.raises(PySparkException, match="sinkId"):
             run_each(topics, writing(topics, *names, options=options))
