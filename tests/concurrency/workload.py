@@ -79,7 +79,9 @@ class Load:
         connects any more, which only an application can try again."""
         names = {thread.name for thread in self._threads}
         wait_until(
-            lambda: self.failures or names <= self._active(), "every writer and reader is at work", deadline_s=deadline_s
+            lambda: self.failures or names <= self._active(),
+            "every writer and reader is at work",
+            deadline_s=deadline_s,
         )
 
     def _active(self) -> set[str]:
