@@ -7,7 +7,7 @@ then is delivered again, to any reader. Nothing is asked of the server before th
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from itertools import chain
 from time import monotonic
 from types import TracebackType
@@ -252,9 +252,17 @@ class AsyncQueue:
     @property
     def settings(self) -> dict[str, Any]:
         """How the queue was set when this was looked at last: ack_deadline_s, max_attempts, dead_letter, is_ordered."""
+        return self._known().settings
+
+    @property
+    def queue_id(self) -> int:
+        """The server's number for it."""
+        return self._known().calls.queue_id
+
+    def _known(self) -> _Opened:
         if self._opened is None:
             raise FailedPrecondition("this queue was not opened yet: enter it, or receive first")
-        return self._opened.settings
+        return self._opened
 
     # -- receiving --
 
@@ -280,7 +288,21 @@ class AsyncQueue:
                 found = [] if opened.lane.exhausted else self._buffer.take_fresh(max_records, now)
             if found:
                 return found
-        return await self._receive(max_records, now + wait_s)
+        return await self._receive(max_records, now + wait_s, _never)
+
+    async def receive_unless(
+        self, max_records: int, wait_s: float, has_left: Callable[[], bool]
+    ) -> list[AsyncDelivery]:
+        """As ``receive``, for one of several who share this reader: a wait ends when he has left (``leave``)."""
+        return await self._receive(max_records, monotonic() + wait_s, has_left)
+
+    async def leave(self) -> None:
+        """One of several who share this reader has left: end his wait, and give back what lies in memory. Nobody else
+        may ask for it soon."""
+        for seat in list(self._seats):
+            seat.nudge()
+        if self._opened is not None:
+            await self._opened.lane.submit(Order(self._rooms.server.deadline(), gives_back=True))
 
     async def _ack_and_claim(self, deliveries: Iterable[AsyncDelivery], records: int) -> None:
         opened, chosen = self._chosen(deliveries)
@@ -288,7 +310,7 @@ class AsyncQueue:
             wanted = max(0, records - len(self._buffer))
         self._raise_lost(opened, await self._settle(opened, chosen, "a", wanted=wanted))
 
-    async def _receive(self, max_records: int, deadline: float) -> list[AsyncDelivery]:
+    async def _receive(self, max_records: int, deadline: float, has_left: Callable[[], bool]) -> list[AsyncDelivery]:
         opened = await self._ready()
         found = await self._take(opened, max_records)
         if found:
@@ -298,20 +320,22 @@ class AsyncQueue:
             return await self._take(opened, max_records)
         seat = await self._seat(opened)
         try:
-            return await self._await(opened, seat, max_records, deadline)
+            return await self._await(opened, seat, max_records, deadline, has_left)
         finally:
             self._idle_seats.append(seat)
 
-    async def _await(self, opened: _Opened, seat: Seat, max_records: int, deadline: float) -> list[AsyncDelivery]:
+    async def _await(
+        self, opened: _Opened, seat: Seat, max_records: int, deadline: float, has_left: Callable[[], bool]
+    ) -> list[AsyncDelivery]:
         settings = self._rooms.server.settings
-        while True:
+        while not has_left():
             # In this order: whatever comes after the log's ends were looked at ends the wait.
             seat.take_hints()
             ends = await self._rooms.topics.ranges(opened.topic)
             await self._claim(opened, max_records)
             found = await self._take(opened, max_records)
             left_s = deadline - monotonic()
-            if found or left_s <= 0:
+            if found or left_s <= 0 or has_left():
                 return found
             self._rooms.watch.poll_soon()
             due_s = float("inf") if opened.lane.due_at is None else opened.lane.due_at - monotonic()
@@ -323,6 +347,7 @@ class AsyncQueue:
             found = await self._take(opened, max_records)
             if found:
                 return found
+        return []
 
     async def _seat(self, opened: _Opened) -> Seat:
         """A place to wait in, which nobody else waits in now."""
@@ -646,6 +671,10 @@ def _settlements(held: Chosen, kind: Kind, delay_s: float) -> list[Settlement]:
         now = monotonic()
         return [Settlement(claim, "e", (), max(delay_s, claim.expires_at - now)) for claim in held]
     return [Settlement(claim, kind, _offsets(deliveries), delay_s) for claim, deliveries in held.items()]
+
+
+def _never() -> bool:
+    return False
 
 
 def _offsets(deliveries: Iterable[AsyncDelivery]) -> list[int]:

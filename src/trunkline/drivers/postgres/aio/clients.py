@@ -9,6 +9,7 @@ import msgspec
 from trunkline.client.aio.client import AsyncClient
 from trunkline.client.aio.shim import Mutex
 from trunkline.client.target import resolve_doorbell
+from trunkline.drivers.postgres.aio.readers import Readers
 from trunkline.drivers.postgres.aio.shim import Home, here, is_gone
 from trunkline.drivers.postgres.place import Place
 from trunkline.settings import ClientSettings
@@ -28,20 +29,22 @@ class _Kind(NamedTuple):
 
 
 class _Lent:
-    __slots__ = ("borrowers", "client")
+    __slots__ = ("borrowers", "client", "readers")
 
     def __init__(self, client: AsyncClient) -> None:
         self.client = client
+        self.readers = Readers()
         self.borrowers = 0
 
 
 class Lease:
     """A client that is used together with others."""
 
-    def __init__(self, clients: Clients, kind: _Kind, client: AsyncClient) -> None:
+    def __init__(self, clients: Clients, kind: _Kind, client: AsyncClient, readers: Readers) -> None:
         self._clients = clients
         self._kind = kind
         self.client = client
+        self.readers = readers
 
     async def end(self) -> None:
         """Give it back; the last one closes it."""
@@ -67,7 +70,7 @@ class Clients:
             if lent is None:
                 lent = self._lent[kind] = _Lent(AsyncClient(place.conninfo, kind.settings, doorbell))
             lent.borrowers += 1
-        return Lease(self, kind, lent.client)
+        return Lease(self, kind, lent.client, lent.readers)
 
     async def give_back(self, kind: _Kind) -> None:
         with self._mutex:

@@ -27,42 +27,46 @@ ORDERED_AHEAD = 100
 class AsyncQueueSubscription:
     """Receives from a queue. What is acknowledged and asked for at the same time goes to the server in one call.
 
-    The library reads ahead, as much as its receivers handle soon. Not of an ordered queue: there giving back takes back
-    what was claimed after it, also what nobody has asked for yet, so that must lie here.
+    The library reads ahead, as much as its receivers handle soon; subscriptions of one queue share its reader. Not of
+    an ordered queue: there giving back takes back what was claimed after it, also what nobody has asked for yet, so
+    that must lie here.
     """
 
-    def __init__(self, lease: Lease, queue: AsyncQueue) -> None:
+    def __init__(self, lease: Lease, queue: AsyncQueue, *, is_shared: bool) -> None:
         self.capabilities: Capabilities = queue_capabilities(queue.settings)
         self.native: Any = queue
         self.ack_deadline_s: float | None = queue.settings["ack_deadline_s"]
         self._lease = lease
         self._queue = queue
+        self._is_shared = is_shared
         self._closed = False
 
     @classmethod
     async def open(cls, lease: Lease, topic: str, name: str, target: Target) -> AsyncQueueSubscription:
         """NotFound where there is no such queue; InvalidArgument where its ``ack_deadline_s`` is another one."""
+        prefetch_bytes = max(1, target.prefetch_bytes_max)
         queue = lease.client.queue(
             topic,
             name,
             create=False,
             ack_deadline_s=target.ack_deadline_s,
             prefetch=0,
-            prefetch_bytes=max(1, target.prefetch_bytes_max),
+            prefetch_bytes=prefetch_bytes,
         )
         await queue.__aenter__()
-        if queue.settings["is_ordered"]:
-            await queue.close()
-            queue = lease.client.queue(topic, name, create=False, prefetch=min(target.prefetch_max, ORDERED_AHEAD))
-            await queue.__aenter__()
-        return cls(lease, queue)
+        if not queue.settings["is_ordered"]:
+            return cls(lease, await lease.readers.share(queue, prefetch_bytes), is_shared=True)
+        await queue.close()
+        queue = lease.client.queue(topic, name, create=False, prefetch=min(target.prefetch_max, ORDERED_AHEAD))
+        await queue.__aenter__()
+        return cls(lease, queue, is_shared=False)
 
     async def receive_batch(self, max_messages: int, wait_s: float) -> Sequence[Incoming]:
         try:
             deliveries = await self._queue.receive(max_messages)
             if wait_s and not deliveries:
                 # Who waits looks where the log ends first: one more call of the server.
-                deliveries = await self._queue.receive(max_messages, wait_s=wait_s)
+                deliveries = await self._queue.receive_unless(max_messages, wait_s, lambda: self._closed)
         except Closed:
             if not self._closed:
                 raise
@@ -122,6 +126,6 @@ class AsyncQueueSubscription:
     async def close(self) -> None:
         self._closed = True
         try:
-            await self._queue.close()
+            await (self._lease.readers.leave(self._queue) if self._is_shared else self._queue.close())
         finally:
             await self._lease.end()

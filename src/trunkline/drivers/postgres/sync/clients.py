@@ -11,6 +11,7 @@ from trunkline.client.sync.client import Client
 from trunkline.client.sync.shim import Mutex
 from trunkline.client.target import resolve_doorbell
 from trunkline.drivers.postgres.place import Place
+from trunkline.drivers.postgres.sync.readers import Readers
 from trunkline.drivers.postgres.sync.shim import Home, here, is_gone
 from trunkline.settings import ClientSettings
 
@@ -29,20 +30,22 @@ class _Kind(NamedTuple):
 
 
 class _Lent:
-    __slots__ = ("borrowers", "client")
+    __slots__ = ("borrowers", "client", "readers")
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self.readers = Readers()
         self.borrowers = 0
 
 
 class Lease:
     """A client that is used together with others."""
 
-    def __init__(self, clients: Clients, kind: _Kind, client: Client) -> None:
+    def __init__(self, clients: Clients, kind: _Kind, client: Client, readers: Readers) -> None:
         self._clients = clients
         self._kind = kind
         self.client = client
+        self.readers = readers
 
     def end(self) -> None:
         """Give it back; the last one closes it."""
@@ -68,7 +71,7 @@ class Clients:
             if lent is None:
                 lent = self._lent[kind] = _Lent(Client(place.conninfo, kind.settings, doorbell))
             lent.borrowers += 1
-        return Lease(self, kind, lent.client)
+        return Lease(self, kind, lent.client, lent.readers)
 
     def give_back(self, kind: _Kind) -> None:
         with self._mutex:

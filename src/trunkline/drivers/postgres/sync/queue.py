@@ -28,42 +28,46 @@ ORDERED_AHEAD = 100
 class QueueSubscription:
     """Receives from a queue. What is acknowledged and asked for at the same time goes to the server in one call.
 
-    The library reads ahead, as much as its receivers handle soon. Not of an ordered queue: there giving back takes back
-    what was claimed after it, also what nobody has asked for yet, so that must lie here.
+    The library reads ahead, as much as its receivers handle soon; subscriptions of one queue share its reader. Not of
+    an ordered queue: there giving back takes back what was claimed after it, also what nobody has asked for yet, so
+    that must lie here.
     """
 
-    def __init__(self, lease: Lease, queue: Queue) -> None:
+    def __init__(self, lease: Lease, queue: Queue, *, is_shared: bool) -> None:
         self.capabilities: Capabilities = queue_capabilities(queue.settings)
         self.native: Any = queue
         self.ack_deadline_s: float | None = queue.settings["ack_deadline_s"]
         self._lease = lease
         self._queue = queue
+        self._is_shared = is_shared
         self._closed = False
 
     @classmethod
     def open(cls, lease: Lease, topic: str, name: str, target: Target) -> QueueSubscription:
         """NotFound where there is no such queue; InvalidArgument where its ``ack_deadline_s`` is another one."""
+        prefetch_bytes = max(1, target.prefetch_bytes_max)
         queue = lease.client.queue(
             topic,
             name,
             create=False,
             ack_deadline_s=target.ack_deadline_s,
             prefetch=0,
-            prefetch_bytes=max(1, target.prefetch_bytes_max),
+            prefetch_bytes=prefetch_bytes,
         )
         queue.__enter__()
-        if queue.settings["is_ordered"]:
-            queue.close()
-            queue = lease.client.queue(topic, name, create=False, prefetch=min(target.prefetch_max, ORDERED_AHEAD))
-            queue.__enter__()
-        return cls(lease, queue)
+        if not queue.settings["is_ordered"]:
+            return cls(lease, lease.readers.share(queue, prefetch_bytes), is_shared=True)
+        queue.close()
+        queue = lease.client.queue(topic, name, create=False, prefetch=min(target.prefetch_max, ORDERED_AHEAD))
+        queue.__enter__()
+        return cls(lease, queue, is_shared=False)
 
     def receive_batch(self, max_messages: int, wait_s: float) -> Sequence[Incoming]:
         try:
             deliveries = self._queue.receive(max_messages)
             if wait_s and not deliveries:
                 # Who waits looks where the log ends first: one more call of the server.
-                deliveries = self._queue.receive(max_messages, wait_s=wait_s)
+                deliveries = self._queue.receive_unless(max_messages, wait_s, lambda: self._closed)
         except Closed:
             if not self._closed:
                 raise
@@ -123,6 +127,6 @@ class QueueSubscription:
     def close(self) -> None:
         self._closed = True
         try:
-            self._queue.close()
+            (self._lease.readers.leave(self._queue) if self._is_shared else self._queue.close())
         finally:
             self._lease.end()
