@@ -93,15 +93,13 @@ class Appetite:
         # Who asks has done with what he had before; who has just got something may take long.
         self._measure(handed + waiting, now)
         self._asked_at, self._may_wait = now, waiting > 0
-        full = self._full()
+        most = self._most
+        if self._message_bytes:
+            most = min(most, max(1, int(self._bytes_max / self._message_bytes)))
+        full = min(int(self.size), most)
         self.low = full // 2
-        return max(waiting, full - in_memory, 1)
-
-    def _full(self) -> int:
-        most = min(int(self.size), self._most)
-        if not self._message_bytes:
-            return most
-        return min(most, max(1, int(self._bytes_max / self._message_bytes)))
+        # A whole size, not what is missing of it: brokers that store messages in batches hand out whole ones then.
+        return max(waiting, min(full, most - in_memory), 1)
 
     def _measure(self, asked: int, now: float) -> None:
         """Move the size towards what receivers have handled in the time in which they had something to handle."""

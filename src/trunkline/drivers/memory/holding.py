@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from itertools import count
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from trunkline.errors import ClaimLost, NotFound, TrunklineError
 from trunkline.portable.driver import Incoming, Outgoing
 
@@ -38,19 +40,16 @@ class Letter(NamedTuple):
     message: Outgoing
 
 
-class Entry:
-    """A message in one subscription."""
+class Entry(msgspec.Struct, eq=False, gc=False):
+    """A message in one subscription. A broker may hold very many, which the collector of garbage need not look at."""
 
-    __slots__ = ("attempts", "id", "message", "number")
-
-    def __init__(self, message: Outgoing, message_id: str, number: int) -> None:
-        self.message = message
-        self.id = message_id
-        self.number = number
-        self.attempts = 0
+    message: Outgoing
+    id: str
+    number: int
+    attempts: int = 0
 
 
-class Claim(NamedTuple):
+class Claim(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A delivery: the entry, and until when it is held."""
 
     entry: Entry

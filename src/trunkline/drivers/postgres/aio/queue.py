@@ -77,7 +77,14 @@ class AsyncQueueSubscription:
         return [incoming(each, each, each.attempt) for each in deliveries]
 
     async def ack(self, ack_ids: Sequence[AsyncDelivery]) -> Sequence[TrunklineError | None] | None:
-        return await self._settle(self._queue.ack, ack_ids)
+        return await self._settle(self._ack, ack_ids)
+
+    async def _ack(self, chosen: Sequence[AsyncDelivery]) -> None:
+        if len(chosen) == 1:
+            # Nearly always where each subscription has one receiver.
+            await self._queue.ack_one(chosen[0])
+        else:
+            await self._queue.ack(chosen)
 
     async def nack(self, ack_ids: Sequence[AsyncDelivery], delay_s: float) -> Sequence[TrunklineError | None] | None:
         async def settle(chosen: Sequence[AsyncDelivery]) -> None:
