@@ -129,6 +129,67 @@ async def test_topics_and_subscriptions_of_one_server_share_its_connections(dire
             pass
 
 
+async def test_subscriptions_of_one_queue_share_its_reader(db_url: str) -> None:
+    """Goal: they claim and acknowledge in the same calls, unless one reads otherwise. Method: their readers."""
+    await set_up(db_url, ack_deadline_s=60)
+    url = place(db_url, "orders", queue="emails")
+
+    async def opened(bytes_max: int = 100_000) -> tuple[AsyncSubscription, AsyncQueue]:
+        subscription = await trunkline.aio.open_subscription(url, prefetch_max=0, prefetch_bytes_max=bytes_max)
+        return subscription, subscription.as_(AsyncQueue)
+
+    (first, one), (second, two), (third, three) = await opened(), await opened(), await opened(1_000)
+    assert one is two
+    assert one is not three
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.publish_many("orders", [b"%d" % number for number in range(6)])
+    mine, others = await receive_all(first, 3), await receive_all(second, 3)
+    assert sorted(each.body for each in mine + others) == [b"%d" % number for number in range(6)]
+    await first.close()
+    await at_once(*[each.ack for each in others])
+    await second.close()
+    fourth, four = await opened()
+    assert four is not one
+    # What the first had in hand is held until its deadline.
+    with pytest.raises(errors.DeadlineExceeded):
+        await fourth.receive(wait_s=0)
+    await fourth.close()
+    await third.close()
+
+
+async def test_one_that_is_closed_ends_its_own_wait_and_no_other(db_url: str) -> None:
+    """Goal: of subscriptions that share a reader each ends for itself. Method: one waits all the time while others
+    come, wait and are closed; a message that is sent then is received by it."""
+    await set_up(db_url)
+    url = place(db_url, "orders", queue="emails")
+    stays = await trunkline.aio.open_subscription(url)
+
+    async def waits() -> list[bytes]:
+        return [(await stays.receive(wait_s=EVERYTHING_S)).body]
+
+    async def comes_and_goes() -> list[bytes]:
+        for _ in range(5):
+            leaves = await trunkline.aio.open_subscription(url)
+
+            async def is_ended(leaves: AsyncSubscription = leaves) -> bool:
+                try:
+                    await leaves.receive(wait_s=EVERYTHING_S)
+                except errors.Closed:
+                    return True
+                return False
+
+            async def close(leaves: AsyncSubscription = leaves) -> bool:
+                await leaves.close()
+                return True
+
+            assert await at_once(is_ended, close) == [True, True]
+        await send_all(place(db_url, "orders"), b"late")
+        return []
+
+    assert await at_once(waits, comes_and_goes) == [[b"late"], []]
+    await stays.close()
+
+
 # -- attributes --
 
 

@@ -308,6 +308,22 @@ async def test_close_gives_back_what_was_claimed_ahead_and_does_not_count_it_as_
                 await call()
 
 
+async def test_what_was_claimed_for_one_who_left_goes_to_others_and_the_reader_goes_on(db_url: str) -> None:
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        await tl.publish_many("orders", numbered(5))
+        async with (
+            tl.queue("orders", "billing", ack_deadline_s=600, prefetch=10) as shared,
+            tl.queue("orders", "billing", prefetch=0) as other,
+        ):
+            (first,) = await shared.receive()
+            assert await other.receive(10) == []
+            await shared.leave()
+            assert [(each.offset, each.attempt) for each in await other.receive(2)] == [(2, 1), (3, 1)]
+            assert [each.offset for each in await all_of(shared, 2)] == [4, 5]
+            await first.ack()
+
+
 async def test_close_ends_a_wait_and_a_loop(db_url: str) -> None:
     async with trunkline.aio.connect(db_url) as tl:
         await tl.create_topic("orders")

@@ -129,6 +129,67 @@ def test_topics_and_subscriptions_of_one_server_share_its_connections(direct_url
             pass
 
 
+def test_subscriptions_of_one_queue_share_its_reader(db_url: str) -> None:
+    """Goal: they claim and acknowledge in the same calls, unless one reads otherwise. Method: their readers."""
+    set_up(db_url, ack_deadline_s=60)
+    url = place(db_url, "orders", queue="emails")
+
+    def opened(bytes_max: int = 100_000) -> tuple[Subscription, Queue]:
+        subscription = trunkline.open_subscription(url, prefetch_max=0, prefetch_bytes_max=bytes_max)
+        return subscription, subscription.as_(Queue)
+
+    (first, one), (second, two), (third, three) = opened(), opened(), opened(1_000)
+    assert one is two
+    assert one is not three
+    with trunkline.connect(db_url) as tl:
+        tl.publish_many("orders", [b"%d" % number for number in range(6)])
+    mine, others = receive_all(first, 3), receive_all(second, 3)
+    assert sorted(each.body for each in mine + others) == [b"%d" % number for number in range(6)]
+    first.close()
+    at_once(*[each.ack for each in others])
+    second.close()
+    fourth, four = opened()
+    assert four is not one
+    # What the first had in hand is held until its deadline.
+    with pytest.raises(errors.DeadlineExceeded):
+        fourth.receive(wait_s=0)
+    fourth.close()
+    third.close()
+
+
+def test_one_that_is_closed_ends_its_own_wait_and_no_other(db_url: str) -> None:
+    """Goal: of subscriptions that share a reader each ends for itself. Method: one waits all the time while others
+    come, wait and are closed; a message that is sent then is received by it."""
+    set_up(db_url)
+    url = place(db_url, "orders", queue="emails")
+    stays = trunkline.open_subscription(url)
+
+    def waits() -> list[bytes]:
+        return [stays.receive(wait_s=EVERYTHING_S).body]
+
+    def comes_and_goes() -> list[bytes]:
+        for _ in range(5):
+            leaves = trunkline.open_subscription(url)
+
+            def is_ended(leaves: Subscription = leaves) -> bool:
+                try:
+                    leaves.receive(wait_s=EVERYTHING_S)
+                except errors.Closed:
+                    return True
+                return False
+
+            def close(leaves: Subscription = leaves) -> bool:
+                leaves.close()
+                return True
+
+            assert at_once(is_ended, close) == [True, True]
+        send_all(place(db_url, "orders"), b"late")
+        return []
+
+    assert at_once(waits, comes_and_goes) == [[b"late"], []]
+    stays.close()
+
+
 # -- attributes --
 
 

@@ -309,6 +309,22 @@ def test_close_gives_back_what_was_claimed_ahead_and_does_not_count_it_as_an_att
                 call()
 
 
+def test_what_was_claimed_for_one_who_left_goes_to_others_and_the_reader_goes_on(db_url: str) -> None:
+    with trunkline.connect(db_url) as tl:
+        tl.create_topic("orders")
+        tl.publish_many("orders", numbered(5))
+        with (
+            tl.queue("orders", "billing", ack_deadline_s=600, prefetch=10) as shared,
+            tl.queue("orders", "billing", prefetch=0) as other,
+        ):
+            (first,) = shared.receive()
+            assert other.receive(10) == []
+            shared.leave()
+            assert [(each.offset, each.attempt) for each in other.receive(2)] == [(2, 1), (3, 1)]
+            assert [each.offset for each in all_of(shared, 2)] == [4, 5]
+            first.ack()
+
+
 def test_close_ends_a_wait_and_a_loop(db_url: str) -> None:
     with trunkline.connect(db_url) as tl:
         tl.create_topic("orders")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from math import inf
 from typing import NamedTuple
 
 from trunkline.errors import InvalidArgument, TooLarge
@@ -82,7 +83,9 @@ def check_start(start: object) -> GroupStart:
 
 def check_seconds(name: str, value: object) -> float:
     """A time to wait: any number from 0 on, but not for ever."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+    if type(value) is float and 0.0 <= value < inf:
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < inf:
         raise InvalidArgument(f"{name} must be a number of seconds, 0 or more, not {_shown(value)}")
     return float(value)
 
@@ -102,6 +105,8 @@ def check_delay(name: str, value: object, topic: Topic) -> float:
 
 def check_whole(name: str, value: object, *, least: int = 0, most: int = INT8_MAX) -> int:
     """A whole number in a range."""
+    if type(value) is int and least <= value <= most:
+        return value
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidArgument(f"{name} must be a whole number, not {_shown(value)}")
     if not least <= value <= most:

@@ -139,13 +139,19 @@ def merged(settlements: Iterable[Settlement]) -> list[Settlement]:
         ((claim, kind, offsets, delay_s),) = settlements
         return settlements if len(offsets) < 2 else [Settlement(claim, kind, sorted(offsets), delay_s)]
     found: dict[tuple[Claim, Kind, float], list[int]] = {}
+    acked: dict[Claim, list[int]] = {}
     longest: dict[Claim, float] = {}
-    for settlement in settlements:
-        claim, kind, offsets, delay_s = settlement
+    for claim, kind, offsets, seconds in settlements:
+        if kind == "a":
+            # Nearly all of them, and of few claims.
+            if claim in acked:
+                acked[claim] += offsets
+            else:
+                acked[claim] = found[claim, kind, 0.0] = list(offsets)
+            continue
         if kind == "e":
-            longest[claim] = max(delay_s, longest.get(claim, 0.0))
-            delay_s = 0.0
-        found.setdefault((claim, kind, delay_s), []).extend(offsets)
+            longest[claim] = max(seconds, longest.get(claim, 0.0))
+        found.setdefault((claim, kind, 0.0 if kind == "e" else seconds), []).extend(offsets)
     wanted = [
         Settlement(claim, kind, sorted(offsets), longest[claim] if kind == "e" else delay_s)
         for (claim, kind, delay_s), offsets in found.items()

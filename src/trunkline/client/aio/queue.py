@@ -450,9 +450,13 @@ class AsyncQueue:
             await self.ack((delivery,))
             return
         order = Order(self._rooms.server.deadline(), (Settlement(claim, "a", (delivery.offset,)),))
-        lost = await self._ordered(opened, order, {claim: [delivery]}, "a")
-        if lost:
-            self._raise_lost(opened, lost)
+        try:
+            await opened.lane.submit(order)
+        except BaseException as error:
+            self._undo_order(order, error, {claim: [delivery]}, "a")
+            raise
+        if opened.lane.is_waiting or order.lost:
+            self._raise_lost(opened, self._ended(opened, order, {claim: [delivery]}))
 
     async def nack(self, deliveries: Iterable[AsyncDelivery], *, delay_s: float = 0.0) -> None:
         """They failed: deliver them again, after the delay; those that were tried ``max_attempts`` times go to the dead
@@ -540,11 +544,18 @@ class AsyncQueue:
         try:
             await opened.lane.submit(order)
         except BaseException as error:
-            # Interrupted by a signal, or cancelled, it may still be under way: then whoever is at it goes on.
-            failure = error if isinstance(error, TrunklineError) else order.error
-            if failure is not None or order.is_withdrawn:
-                self._undo(held, kind, is_unknown=isinstance(failure, OutcomeUnknown))
+            self._undo_order(order, error, held, kind)
             raise
+        return self._ended(opened, order, held)
+
+    def _undo_order(self, order: Order, error: BaseException, held: Chosen, kind: Kind) -> None:
+        # Interrupted by a signal, or cancelled, it may still be under way: then whoever is at it goes on.
+        failure = error if isinstance(error, TrunklineError) else order.error
+        if failure is not None or order.is_withdrawn:
+            self._undo(held, kind, is_unknown=isinstance(failure, OutcomeUnknown))
+
+    def _ended(self, opened: _Opened, order: Order, held: Chosen) -> list[AsyncDelivery]:
+        """It was answered; those whose claims turned out to be lost."""
         if opened.lane.is_waiting:
             self._wake_waiting(opened)
         lost: list[AsyncDelivery] = []

@@ -45,7 +45,7 @@ class Waiter(Generic[T]):
     __slots__ = ("_future", "_value")
 
     def __init__(self) -> None:
-        self._future: asyncio.Future[None] | None = None
+        self._future: asyncio.Future[T] | None = None
         self._value: T | None = None
 
     def give(self, value: T) -> None:
@@ -53,30 +53,36 @@ class Waiter(Generic[T]):
         if self._value is None:
             self._value = value
             if self._future is not None and not self._future.done():
-                self._future.set_result(None)
+                self._future.set_result(value)
 
     @property
     def given(self) -> T | None:
         """The value, if it has been given, also where the waiting task was cancelled in the same moment."""
         return self._value
 
-    async def wait(self, timeout_s: float | None = None) -> T:
+    def wait(self, timeout_s: float | None = None) -> Awaitable[T]:
         """The value; TimeoutError when none came in time."""
-        if self._value is None:
+        if self._value is not None or timeout_s is not None:
+            return self._wait(timeout_s)
+        # Without a coroutine around it: there are as many of these as records, with queues.
+        self._future = asyncio.get_running_loop().create_future()
+        return self._future
+
+    async def _wait(self, timeout_s: float | None) -> T:
+        if self._value is None and timeout_s is not None:
             loop = asyncio.get_running_loop()
             self._future = loop.create_future()
             # Cheaper than asyncio.timeout, which cancels the task and so the future that it waits for.
-            timer = None if timeout_s is None else loop.call_later(timeout_s, _time_out, self._future)
+            timer = loop.call_later(timeout_s, _time_out, self._future)
             try:
                 await self._future
             finally:
-                if timer is not None:
-                    timer.cancel()
+                timer.cancel()
         assert self._value is not None
         return self._value
 
 
-def _time_out(future: asyncio.Future[None]) -> None:
+def _time_out(future: asyncio.Future[Any]) -> None:
     if not future.done():
         future.set_exception(TimeoutError())
 

@@ -78,7 +78,14 @@ class QueueSubscription:
         return [incoming(each, each, each.attempt) for each in deliveries]
 
     def ack(self, ack_ids: Sequence[Delivery]) -> Sequence[TrunklineError | None] | None:
-        return self._settle(self._queue.ack, ack_ids)
+        return self._settle(self._ack, ack_ids)
+
+    def _ack(self, chosen: Sequence[Delivery]) -> None:
+        if len(chosen) == 1:
+            # Nearly always where each subscription has one receiver.
+            self._queue.ack_one(chosen[0])
+        else:
+            self._queue.ack(chosen)
 
     def nack(self, ack_ids: Sequence[Delivery], delay_s: float) -> Sequence[TrunklineError | None] | None:
         def settle(chosen: Sequence[Delivery]) -> None:
