@@ -190,6 +190,47 @@ def test_one_that_is_closed_ends_its_own_wait_and_no_other(db_url: str) -> None:
     stays.close()
 
 
+def test_what_came_for_one_who_left_goes_to_others_at_once(db_url: str) -> None:
+    """Goal: who shares a reader and is closed while messages are on their way strands none. Method: the driver's calls
+    in the order in which the library makes them then: receive, close, release."""
+    set_up(db_url, ack_deadline_s=600)
+    url = place(db_url, "orders", queue="emails")
+    with (
+        trunkline.open_subscription(url) as stays,
+        trunkline.open_subscription(url) as leaves,
+        trunkline.connect(db_url) as tl,
+    ):
+        tl.publish_many("orders", [b"1", b"2"])
+        driver = leaves._driver
+        came = driver.receive_batch(10, 0)
+        driver.close()
+        driver.close()
+        driver.release([each.ack_id for each in came])
+        got = receive_all(stays, 2)
+        assert [(each.body, each.attempt) for each in got] == [(b"1", 1), (b"2", 1)]
+
+
+def test_a_queue_with_attempts_is_read_by_each_subscription_alone(db_url: str) -> None:
+    """A record's last attempt is made alone: others must not stand still while one of them is at it."""
+    set_up(db_url, dead_letter="dead", max_attempts=1)
+    url = place(db_url, "orders", queue="emails")
+    with trunkline.open_subscription(url) as one, trunkline.open_subscription(url) as other:
+        assert one.as_(Queue) is not other.as_(Queue)
+        send_all(place(db_url, "orders"), b"1", b"2")
+        first, second = one.receive(wait_s=EVERYTHING_S), other.receive(wait_s=EVERYTHING_S)
+        assert {first.body, second.body} == {b"1", b"2"}
+
+
+def test_a_shared_reader_that_somebody_has_closed_is_not_handed_out_again(db_url: str) -> None:
+    set_up(db_url)
+    url = place(db_url, "orders", queue="emails")
+    with trunkline.open_subscription(url) as one:
+        one.as_(Queue).close()
+        with trunkline.open_subscription(url) as other:
+            send_all(place(db_url, "orders"), b"1")
+            other.receive(wait_s=EVERYTHING_S).ack()
+
+
 # -- attributes --
 
 

@@ -88,8 +88,8 @@ class Appetite:
         return min(max(AHEAD_MIN_S, AHEAD_FETCHES * (self._fetch_s or 0.0)), self._ahead_max_s)
 
     def wanted(self, in_memory: int, waiting: int, handed: int, now: float) -> int:
-        """How many to ask for now: the rest of a full size, and in any case one for each that waits. ``handed`` is how
-        many went to receivers, ever."""
+        """How many to ask for now: a full size, however much of the last one is left, and in any case one for each that
+        waits. ``handed`` is how many went to receivers, ever."""
         # Who asks has done with what he had before; who has just got something may take long.
         self._measure(handed + waiting, now)
         self._asked_at, self._may_wait = now, waiting > 0

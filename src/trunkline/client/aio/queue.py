@@ -144,6 +144,7 @@ class AsyncQueue:
         self._look_due = 0.0
         self._seats: list[Seat] = []
         self._idle_seats: list[Seat] = []
+        self._sharing: dict[Callable[[], bool], Seat] = {}
 
     def __repr__(self) -> str:
         return f"<trunkline queue {self._wanted.name} of {self._wanted.topic}>"
@@ -259,6 +260,10 @@ class AsyncQueue:
         """The server's number for it."""
         return self._known().calls.queue_id
 
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
     def _known(self) -> _Opened:
         if self._opened is None:
             raise FailedPrecondition("this queue was not opened yet: enter it, or receive first")
@@ -293,16 +298,15 @@ class AsyncQueue:
     async def receive_unless(
         self, max_records: int, wait_s: float, has_left: Callable[[], bool]
     ) -> list[AsyncDelivery]:
-        """As ``receive``, for one of several who share this reader: a wait ends when he has left (``leave``)."""
+        """As ``receive``, for one of several who share this reader, each with one call at a time. A wait ends when he
+        has left, of which ``end_wait`` tells it."""
         return await self._receive(max_records, monotonic() + wait_s, has_left)
 
-    async def leave(self) -> None:
-        """One of several who share this reader has left: end his wait, and give back what lies in memory. Nobody else
-        may ask for it soon."""
-        for seat in list(self._seats):
+    def end_wait(self, has_left: Callable[[], bool]) -> None:
+        """End the wait of one who has left, if he waits."""
+        seat = self._sharing.get(has_left)
+        if seat is not None:
             seat.nudge()
-        if self._opened is not None:
-            await self._opened.lane.submit(Order(self._rooms.server.deadline(), gives_back=True))
 
     async def _ack_and_claim(self, deliveries: Iterable[AsyncDelivery], records: int) -> None:
         opened, chosen = self._chosen(deliveries)
@@ -319,9 +323,12 @@ class AsyncQueue:
             await self._claim(opened, max_records)
             return await self._take(opened, max_records)
         seat = await self._seat(opened)
+        if has_left is not _never:
+            self._sharing[has_left] = seat
         try:
             return await self._await(opened, seat, max_records, deadline, has_left)
         finally:
+            self._sharing.pop(has_left, None)
             self._idle_seats.append(seat)
 
     async def _await(
@@ -332,17 +339,22 @@ class AsyncQueue:
             # In this order: whatever comes after the log's ends were looked at ends the wait.
             seat.take_hints()
             ends = await self._rooms.topics.ranges(opened.topic)
-            await self._claim(opened, max_records)
+            had_records = await self._claim(opened, max_records)
             found = await self._take(opened, max_records)
             left_s = deadline - monotonic()
             if found or left_s <= 0 or has_left():
                 return found
+            if had_records:
+                # Others were quicker. There may be more, of which no hint will come.
+                continue
             self._rooms.watch.poll_soon()
             due_s = float("inf") if opened.lane.due_at is None else opened.lane.due_at - monotonic()
             look_s = settings.heartbeat_s if self._rooms.watch.is_alive else settings.poll_max_s
             # Partitions that were added meanwhile are found when it looks again.
             awaited = {number: each.end for number, each in zip(opened.topic.partition_ids, ends, strict=False)}
             await seat.wait(awaited, min(left_s, max(due_s, WAIT_MIN_S), look_s))
+            if has_left():
+                break
             opened = await self._ready()
             found = await self._take(opened, max_records)
             if found:
@@ -361,8 +373,11 @@ class AsyncQueue:
         watch.follow(seat, opened.topic)
         return seat
 
-    async def _claim(self, opened: _Opened, records: int) -> None:
-        await opened.lane.submit(Order(self._rooms.server.deadline(), wanted=records))
+    async def _claim(self, opened: _Opened, records: int) -> bool:
+        """Ask for records; whether some came, or lay in memory, for whoever takes them first."""
+        order = Order(self._rooms.server.deadline(), wanted=records)
+        await opened.lane.submit(order)
+        return order.had_records
 
     async def _take(self, opened: _Opened, records: int) -> list[AsyncDelivery]:
         """Hand out what lies in memory, once it is certain to be held for long enough, and has been read."""

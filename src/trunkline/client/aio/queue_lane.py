@@ -40,14 +40,14 @@ class Prefetch(msgspec.Struct, frozen=True):
 
 
 class Order(Waiter[Signal]):
-    """What one caller waits for: settlements, or dead letters, or so many records in the buffer; ``gives_back``: that
-    the buffer is given back; ``is_last``: and that nothing more is claimed. ``is_withdrawn``: it has left the line
-    before anything was done. ``is_begun``: it leads. ``is_settled``: its settlements were answered, and only records
-    are missing."""
+    """What one caller waits for: settlements, or dead letters, or so many records in the buffer; ``is_last``: that the
+    buffer is given back. ``is_withdrawn``: it has left the line before anything was done. ``is_begun``: it leads.
+    ``is_settled``: its settlements were answered, and only records are missing. ``had_records``: some were there for
+    it; whoever finds none has been overtaken."""
 
     graves: Sequence[Grave] = ()
     wanted = 0
-    gives_back = is_last = ended = is_withdrawn = is_begun = is_settled = False
+    is_last = ended = is_withdrawn = is_begun = is_settled = had_records = False
     lost: Set[Claim] = frozenset()
     error: TrunklineError | None = None
 
@@ -58,16 +58,14 @@ class Order(Waiter[Signal]):
         *,
         graves: Sequence[Grave] = (),
         wanted: int = 0,
-        gives_back: bool = False,
         is_last: bool = False,
     ) -> None:
         super().__init__()
         self.deadline = deadline
         self.settlements = settlements
-        if graves or wanted or gives_back or is_last:
+        if graves or wanted or is_last:
             self.graves = graves
             self.wanted = wanted
-            self.gives_back = gives_back or is_last
             self.is_last = is_last
 
     def end(self, error: TrunklineError | None = None) -> None:
@@ -202,13 +200,14 @@ class QueueLane:
 
     async def _call(self, orders: list[Order]) -> None:
         """Settle and claim in one call, where there is anything to settle or to claim."""
-        gathered, asked, leaving, deadline = _gathered(orders)
+        gathered, asked, is_last, deadline = _gathered(orders)
         settlements = merged(gathered)
         with self._buffer_mutex:
-            if leaving:
-                self._is_last = self._is_last or any(order.is_last for order in leaving)
+            if is_last:
+                self._is_last = True
                 settlements += self._buffer.release()
             wanted = self._wanted(asked, settlements)
+            _note_records(orders, asked and len(self._buffer))
         for settlement in settlements:
             if settlement.claim.is_lost:
                 settlements = _refuse_lost(orders, settlements)
@@ -221,6 +220,7 @@ class QueueLane:
             _lose_in_doubt(error, settlements)
             raise
         self._keep(answer, wanted)
+        _note_records(orders, asked and len(answer.claimed))
         if answer.lost:
             _tell_lost(orders, {settlements[index].subject for index in answer.lost}, in_doubt=answer.in_doubt)
         for order in orders:
@@ -235,7 +235,9 @@ class QueueLane:
             if order.settlements:
                 order.settlements, order.is_settled = (), True
         if orders:
-            self._keep(await self._calls.next((), wanted, self._prefetch.bytes_max, deadline), wanted)
+            answer = await self._calls.next((), wanted, self._prefetch.bytes_max, deadline)
+            self._keep(answer, wanted)
+            _note_records(orders, len(answer.claimed))
 
     def _wanted(self, asked: int, settlements: Sequence[Settlement]) -> int:
         if self._is_last:
@@ -276,18 +278,22 @@ class QueueLane:
             order.lost = order.lost | {each.claim for grave in refused for each in grave.settlements}
 
 
-def _gathered(orders: Sequence[Order]) -> tuple[list[Settlement], int, list[Order], float]:
-    """All settlements, how many records are asked for, who gives back the buffer, and the earliest deadline."""
+def _gathered(orders: Sequence[Order]) -> tuple[list[Settlement], int, bool, float]:
+    """All settlements, how many records are asked for, whether one is the last, and the earliest deadline."""
     settlements: list[Settlement] = []
-    leaving: list[Order] = []
-    asked, deadline = 0, orders[0].deadline
+    asked, is_last, deadline = 0, False, orders[0].deadline
     for order in orders:
         settlements += order.settlements
         asked += order.wanted
-        if order.gives_back:
-            leaving.append(order)
+        is_last = is_last or order.is_last
         deadline = min(deadline, order.deadline)
-    return settlements, asked, leaving, deadline
+    return settlements, asked, is_last, deadline
+
+
+def _note_records(orders: Sequence[Order], count: int) -> None:
+    if count:
+        for order in orders:
+            order.had_records = True
 
 
 def _lose_in_doubt(error: BaseException, settlements: Sequence[Settlement]) -> None:

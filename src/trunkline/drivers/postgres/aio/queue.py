@@ -32,7 +32,7 @@ class AsyncQueueSubscription:
     that must lie here.
     """
 
-    def __init__(self, lease: Lease, queue: AsyncQueue, *, is_shared: bool) -> None:
+    def __init__(self, lease: Lease, queue: AsyncQueue, is_shared: bool) -> None:
         self.capabilities: Capabilities = queue_capabilities(queue.settings)
         self.native: Any = queue
         self.ack_deadline_s: float | None = queue.settings["ack_deadline_s"]
@@ -55,18 +55,23 @@ class AsyncQueueSubscription:
         )
         await queue.__aenter__()
         if not queue.settings["is_ordered"]:
-            return cls(lease, await lease.readers.share(queue, prefetch_bytes), is_shared=True)
+            # A record's last attempt is made alone: while one reader is at it, he gets no others.
+            is_shared = queue.settings["max_attempts"] is None
+            return cls(lease, await lease.readers.share(queue, prefetch_bytes) if is_shared else queue, is_shared)
         await queue.close()
         queue = lease.client.queue(topic, name, create=False, prefetch=min(target.prefetch_max, ORDERED_AHEAD))
         await queue.__aenter__()
         return cls(lease, queue, is_shared=False)
+
+    def _has_left(self) -> bool:
+        return self._closed
 
     async def receive_batch(self, max_messages: int, wait_s: float) -> Sequence[Incoming]:
         try:
             deliveries = await self._queue.receive(max_messages)
             if wait_s and not deliveries:
                 # Who waits looks where the log ends first: one more call of the server.
-                deliveries = await self._queue.receive_unless(max_messages, wait_s, lambda: self._closed)
+                deliveries = await self._queue.receive_unless(max_messages, wait_s, self._has_left)
         except Closed:
             if not self._closed:
                 raise
@@ -124,15 +129,22 @@ class AsyncQueueSubscription:
         ]
 
     async def release(self, ack_ids: Sequence[AsyncDelivery]) -> None:
-        if self._closed:
+        if self._queue.is_closed:
             return
+        # Also after its own close: others go on with a reader that is shared.
         held = [each for each in ack_ids if each.claim.standing(each.offset) == "open"]
         if held:
             await self._settle(self._queue.release, held)
 
     async def close(self) -> None:
-        self._closed = True
+        was_closed, self._closed = self._closed, True
+        if was_closed:
+            return
         try:
-            await (self._lease.readers.leave(self._queue) if self._is_shared else self._queue.close())
+            if self._is_shared:
+                self._queue.end_wait(self._has_left)
+                await self._lease.readers.leave(self._queue)
+            else:
+                await self._queue.close()
         finally:
             await self._lease.end()

@@ -33,7 +33,7 @@ class QueueSubscription:
     that must lie here.
     """
 
-    def __init__(self, lease: Lease, queue: Queue, *, is_shared: bool) -> None:
+    def __init__(self, lease: Lease, queue: Queue, is_shared: bool) -> None:
         self.capabilities: Capabilities = queue_capabilities(queue.settings)
         self.native: Any = queue
         self.ack_deadline_s: float | None = queue.settings["ack_deadline_s"]
@@ -56,18 +56,23 @@ class QueueSubscription:
         )
         queue.__enter__()
         if not queue.settings["is_ordered"]:
-            return cls(lease, lease.readers.share(queue, prefetch_bytes), is_shared=True)
+            # A record's last attempt is made alone: while one reader is at it, he gets no others.
+            is_shared = queue.settings["max_attempts"] is None
+            return cls(lease, lease.readers.share(queue, prefetch_bytes) if is_shared else queue, is_shared)
         queue.close()
         queue = lease.client.queue(topic, name, create=False, prefetch=min(target.prefetch_max, ORDERED_AHEAD))
         queue.__enter__()
         return cls(lease, queue, is_shared=False)
+
+    def _has_left(self) -> bool:
+        return self._closed
 
     def receive_batch(self, max_messages: int, wait_s: float) -> Sequence[Incoming]:
         try:
             deliveries = self._queue.receive(max_messages)
             if wait_s and not deliveries:
                 # Who waits looks where the log ends first: one more call of the server.
-                deliveries = self._queue.receive_unless(max_messages, wait_s, lambda: self._closed)
+                deliveries = self._queue.receive_unless(max_messages, wait_s, self._has_left)
         except Closed:
             if not self._closed:
                 raise
@@ -125,15 +130,22 @@ class QueueSubscription:
         ]
 
     def release(self, ack_ids: Sequence[Delivery]) -> None:
-        if self._closed:
+        if self._queue.is_closed:
             return
+        # Also after its own close: others go on with a reader that is shared.
         held = [each for each in ack_ids if each.claim.standing(each.offset) == "open"]
         if held:
             self._settle(self._queue.release, held)
 
     def close(self) -> None:
-        self._closed = True
+        was_closed, self._closed = self._closed, True
+        if was_closed:
+            return
         try:
-            (self._lease.readers.leave(self._queue) if self._is_shared else self._queue.close())
+            if self._is_shared:
+                self._queue.end_wait(self._has_left)
+                self._lease.readers.leave(self._queue)
+            else:
+                self._queue.close()
         finally:
             self._lease.end()

@@ -9,38 +9,49 @@ from trunkline.client.sync.queue import Queue
 from trunkline.client.sync.shim import Mutex
 
 
+class _Shared:
+    __slots__ = ("reader", "sharers")
+
+    def __init__(self, reader: Queue) -> None:
+        self.reader = reader
+        self.sharers = 0
+
+
 class Readers:
     """The readers of one client, one for each queue and way of reading it."""
 
     def __init__(self) -> None:
         self._mutex = Mutex()
-        self._shared: dict[object, Queue] = {}
-        self._sharing: dict[Queue, int] = {}
+        self._shared: dict[object, _Shared] = {}
 
     def share(self, opened: Queue, prefetch_bytes: int) -> Queue:
-        """The one that reads the same queue in the same way; the one that was opened, where there is none."""
-        # Set otherwise meanwhile, or made again under its name, it is not the same.
-        kind = (opened.queue_id, prefetch_bytes, msgspec.json.encode(opened.settings, order="sorted"))
+        """The one that reads the same queue in the same way; the one that was opened, where there is none.
+
+        A queue that is set otherwise by now, or was made again under its name, is not the same."""
+        settings = {name: value for name, value in opened.settings.items() if not name.startswith("pause")}
+        kind = (opened.queue_id, prefetch_bytes, msgspec.json.encode(settings, order="sorted"))
         with self._mutex:
-            shared = self._shared.setdefault(kind, opened)
-            self._sharing[shared] = self._sharing.get(shared, 0) + 1
-        if shared is not opened:
+            shared = self._shared.get(kind)
+            if shared is None or shared.reader.is_closed:
+                shared = self._shared[kind] = _Shared(opened)
+            shared.sharers += 1
+        if shared.reader is not opened:
             try:
                 opened.close()
             except BaseException:
-                self.leave(shared)
+                self.leave(shared.reader)
                 raise
-        return shared
+        return shared.reader
 
-    def leave(self, shared: Queue) -> None:
-        """End the wait of one who has left; the last one closes it."""
+    def leave(self, reader: Queue) -> None:
+        """Share it no more; the last one closes it."""
         with self._mutex:
-            self._sharing[shared] -= 1
-            is_last = not self._sharing[shared]
-            if is_last:
-                del self._sharing[shared]
-                self._shared = {kind: reader for kind, reader in self._shared.items() if reader is not shared}
-        if is_last:
-            shared.close()
-        else:
-            shared.leave()
+            kind = next((kind for kind, each in self._shared.items() if each.reader is reader), None)
+            if kind is None:
+                return  # It was closed by itself, and another one has its place.
+            shared = self._shared[kind]
+            shared.sharers -= 1
+            if shared.sharers:
+                return
+            del self._shared[kind]
+        reader.close()
