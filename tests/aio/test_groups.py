@@ -285,8 +285,8 @@ async def test_what_is_resumed_comes_to_a_poll_that_is_under_way(db_url: str, *,
         async with tl.consumer("orders", group="billing", create=True) as consumer:
             await all_of(consumer, 1)
             watch = consumer._rooms.watch
-            # Whoever begins to listen looks once more.
-            await wait_until(lambda: watch._channels == watch._listening)
+            # Whoever begins to listen, to two partitions and a group, looks once more.
+            await wait_until(lambda: len(watch._listening) == 3)
             assert await consumer.poll() == []
             consumer.pause("orders", 1)
             if is_published_before:
@@ -477,14 +477,15 @@ async def test_S4_08_a_topic_can_ring_in_the_commit_and_a_rollback_wakes_nobody(
         await tl.create_topic("orders", settings=TopicSettings(notify_in_commit=True))
         with psycopg.connect(direct_url, autocommit=True) as listener, psycopg.connect(db_url) as publisher:
             topic_id = (await tl.topic("orders")).topic_id
-            listener.execute(f"listen trunkline_t{topic_id}".encode())
+            listener.execute(f"listen trunkline_t{topic_id}; listen trunkline_t{topic_id}_0".encode())
             publisher.execute("select trunkline.log_publish('orders', 'a')")
             publisher.rollback()
             publisher.execute("select trunkline.log_publish('orders', 'b')")
             publisher.execute("select trunkline.log_publish('orders', 'c')")
             publisher.commit()
-            heard = [notify.payload for notify in listener.notifies(timeout=10, stop_after=1)]
-            assert heard == ["0"]
+            heard = [(each.channel, each.payload) for each in listener.notifies(timeout=10, stop_after=2)]
+            # Who reads all of the topic hears which partition it was, who holds that one hears of it alone.
+            assert heard == [(f"trunkline_t{topic_id}", "0"), (f"trunkline_t{topic_id}_0", "")]
             assert list(listener.notifies(timeout=0)) == []
 
 
@@ -497,6 +498,10 @@ async def test_a_reader_hears_a_ring_and_a_call_of_topic_ring(db_url: str) -> No
             with psycopg.connect(db_url, autocommit=True) as connection:
                 connection.execute("select trunkline.log_publish('orders', 'a')")
                 connection.execute("select trunkline.topic_ring('orders')")
+            assert len(await consumer.poll(wait_s=60)) == 1
+            with psycopg.connect(db_url, autocommit=True) as connection:
+                ((partition,),) = connection.execute("select at_partition from trunkline.log_publish('orders', 'b')")
+                connection.execute("select trunkline.topic_ring('orders', %s)", [partition])
             assert len(await consumer.poll(wait_s=60)) == 1
             async with trunkline.aio.connect(db_url) as publisher:
                 await publisher.publish("orders", b"b")

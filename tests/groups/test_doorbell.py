@@ -82,6 +82,37 @@ def test_S4_08_rings_are_gathered(db_url: str, admin: Admin) -> None:
     assert 1 <= heard <= took / RING_INTERVAL_S + 2
 
 
+def test_a_member_hears_of_its_own_partitions_alone(db_url: str, admin: Admin) -> None:
+    """Goal: a ring wakes the processes that hold its partition, and no others. What a process listens to follows what
+    it holds; nobody here polls."""
+    with ExitStack() as stack:
+        ours = [stack.enter_context(trunkline.connect(db_url, settings=NEVER_POLLS)) for _ in range(2)]
+        other = stack.enter_context(trunkline.connect(db_url))
+        other.create_topic("two", partitions=2)
+        other.create_group("h", "two")
+        consumers = [stack.enter_context(tl.consumer("two", group="h")) for tl in ours]
+
+        def listens() -> bool:
+            for tl, consumer in zip(ours, consumers, strict=False):
+                consumer.poll()
+                held = {f"trunkline_t{topic_id}_{partition}" for _, partition in consumer.assignment}
+                if {each for each in tl._watch._listening if each.startswith("trunkline_t")} != held:
+                    return False
+            return True
+
+        topic_id = other.topic("two").topic_id
+        wait_until(lambda: listens() and {len(each.assignment) for each in consumers} == {1}, "each has its own")
+        for consumer in consumers:
+            ((_, partition),) = consumer.assignment
+            other.publish("two", b"x", partition=partition)
+            assert [record.partition for record in consumer.poll(wait_s=GUARD_S)] == [partition]
+            consumer.commit()
+        gone = consumers.pop()
+        gone.close()
+        wait_until(lambda: listens() and len(consumers[0].assignment) == 2, "what the other had comes, and is heard of")
+        wait_until(lambda: not ours[1]._watch._listening, "who has left hears nothing")
+
+
 def test_a_ring_for_another_partition_wakes_nobody() -> None:
     """It is noted all the same: the partition may be the reader's by the time that it looks."""
     seat = watch.Seat()

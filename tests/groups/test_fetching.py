@@ -50,7 +50,7 @@ def quiet(db_url: str) -> Iterator[Client]:
 def _settle(consumer: Consumer, asked: list[Asked]) -> None:
     """Whoever begins to listen looks once more: after that nothing is read unasked."""
     watch = consumer._rooms.watch
-    wait_until(lambda: watch._channels == watch._listening, "it listens")
+    wait_until(lambda: len(watch._listening) == 2, "it listens to its partition, and its group")
     assert consumer.poll() == []
     asked.clear()
 

@@ -6,6 +6,7 @@ vary are those of a segment's function and of a queue's, which come from integer
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
@@ -211,17 +212,28 @@ MEMBER_BEAT = "select trunkline.member_beat(%s::int4)"
 MEMBER_JOIN = "select trunkline.member_join(%s::int4, %s::int4, %s, %s, %s, %s, %s)"
 MEMBER_LEAVE = "select trunkline.member_leave(%s, %s)"
 MEMBER_LIST = "select * from trunkline.member_list(%s)"
-_LISTEN = SQL("listen {}")
+_LISTEN, _UNLISTEN = SQL("listen {};"), SQL("unlisten {};")
 
 
-def listen(channel: str) -> Composed:
-    """LISTEN takes no parameters; channels are named by integer ids."""
-    return _LISTEN.format(Identifier(channel))
+def listen(channels: Iterable[str], unlisten: Iterable[str] = ()) -> Composed:
+    """LISTEN takes no parameters, and several go as one; channels are named by integer ids."""
+    return Composed(
+        [
+            *(_LISTEN.format(Identifier(channel)) for channel in channels),
+            *(_UNLISTEN.format(Identifier(channel)) for channel in unlisten),
+        ]
+    )
 
 
 def topic_channel(topic_id: int) -> str:
-    """Where a topic's records are announced; the payload names partitions, or none for any."""
+    """Where a topic's records are announced to those who read all of it; the payload names partitions, or none for
+    any."""
     return f"trunkline_t{topic_id}"
+
+
+def partition_channel(topic_id: int, partition: int) -> str:
+    """Where they are announced to those who hold one partition: a ring about another one must not wake them."""
+    return f"trunkline_t{topic_id}_{partition}"
 
 
 def group_channel(group_id: int) -> str:
@@ -232,8 +244,11 @@ def group_channel(group_id: int) -> str:
 AFTER_RESTORE = "select trunkline.schema_after_restore()"
 SESSION = (
     "select set_config('default_transaction_isolation', 'read committed', false), "
-    "set_config('lock_timeout', %s, false), set_config('timezone', 'UTC', false)"
+    "set_config('lock_timeout', %s, false), set_config('timezone', 'UTC', false), "
+    "octet_length(repeat(' ', 2097152))"
 )
+"""Two megabytes that are taken and given back: from then on the C library of the server's process keeps as much and
+more when it is given back, instead of fetching it page by page for every batch (decision 4)."""
 SESSION_LOCAL = (
     "select set_config('lock_timeout', %s, true), set_config('idle_in_transaction_session_timeout', %s, true), "
     "set_config('timezone', 'UTC', true)"

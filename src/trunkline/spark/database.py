@@ -188,9 +188,10 @@ class Database:
                 return None
             self._listener = connection
         self._listener.deadline = monotonic() + self._settings.statement_timeout_s
-        for topic_id in wanted - self._listening:
-            self._listener.listen(protocol.topic_channel(topic_id), self._ring)
-            self._listening.add(topic_id)
+        new = wanted - self._listening
+        if new:
+            self._listener.listen([protocol.topic_channel(topic_id) for topic_id in new], self._ring)
+            self._listening |= new
         return self._listener
 
     def _hang_up(self) -> None:

@@ -39,7 +39,7 @@ from trunkline.records import Position, Topic
 
 _int4 = Struct("!i").pack
 _LOOK_UPS = 2
-"""How often a topic is looked up again that changed under a batch."""
+"""How often a topic is looked up again that is not there."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -93,17 +93,25 @@ class Appender:
         plan: _Plan | None = None
         in_doubt = False
         attempt = 0
+        segment_id: int | None = None
+        gone: set[int | None] = set()
         while True:
             try:
                 topic = await self._topics.find(self._topic_name)
                 plan = plan or self._plan(topic, parcel, turn)
-                row = await self._send(plan, topic.open_segment_id, deadline)
+                segment_id = topic.open_segment_id
+                row = await self._send(plan, segment_id, deadline)
                 return self._answer(plan, row, len(parcel))
             except _InDoubtError as error:
                 in_doubt = True
                 failure = error.cause
             except TrunklineError as error:
-                failure = self._failed(error, attempt, in_doubt=in_doubt)
+                # A topic may have been made again, and the function of a segment goes with its table: look it up again.
+                may_be_elsewhere = isinstance(error, NotFound) and attempt < _LOOK_UPS
+                if isinstance(error, SchemaMissing):
+                    may_be_elsewhere = segment_id not in gone
+                    gone.add(segment_id)
+                failure = self._failed(error, in_doubt=in_doubt, may_be_elsewhere=may_be_elsewhere)
                 if isinstance(error, RoutingStale | ProducerExpired | NotFound):
                     # The server has looked: the batch is not in the log, and must be planned anew.
                     plan, in_doubt = None, False
@@ -164,7 +172,7 @@ class Appender:
         known = [position for position in placed if position]
         return Answer(known, plan.topic.topic_id, plan.routed, open_segment_id, is_full)
 
-    def _failed(self, error: TrunklineError, attempt: int, *, in_doubt: bool) -> TrunklineError:
+    def _failed(self, error: TrunklineError, *, in_doubt: bool, may_be_elsewhere: bool) -> TrunklineError:
         """The error to try again after; or raises it, where another attempt would end no better."""
         if isinstance(error, ProducerError):
             self.doubt()
@@ -172,8 +180,7 @@ class Appender:
                 raise OutcomeUnknown(_unknown(error)) from error
             if isinstance(error, ProducerExpired):
                 return error
-        # A topic may have been made again, and the function of a segment goes with its table: look it up again.
-        if error.retryable or (isinstance(error, SchemaMissing | NotFound) and attempt < _LOOK_UPS):
+        if error.retryable or may_be_elsewhere:
             return error
         self._topics.forget(self._topic_name)
         if in_doubt and not isinstance(error, TooLarge | NotFound):

@@ -288,13 +288,16 @@ class ServerConnection(AsyncConnection[Row]):
         except psycopg.Error as error:
             raise translate(error) from error
 
-    async def listen(self, channel: str, heard: Callable[[Notify], None]) -> None:
-        """Hear what is announced on a channel; also while other statements run."""
+    async def listen(
+        self, channels: Sequence[str], heard: Callable[[Notify], None], unlisten: Sequence[str] = ()
+    ) -> None:
+        """Hear what is announced on these channels, also while other statements run; and no longer on some others."""
         if not self._heard:
             self.add_notify_handler(heard)
             self._heard = heard
         try:
-            await self._answers.execute(protocol.listen(channel), prepare=False)
+            # In text: in binary each would be a statement of its own.
+            await self.cursor().execute(protocol.listen(channels, unlisten), prepare=False)
         except psycopg.Error as error:
             raise translate(error) from error
 

@@ -194,9 +194,9 @@ class AsyncConsumer:
         )
         seat = watch.seat()
         try:
-            for topic in topics:
-                watch.follow(seat, topic)
             if wanted.delivery == "at_most_once":
+                for topic in topics:
+                    watch.follow(seat, topic)
                 claims = Claims(server, self._rooms.topics, watch, seat, self._settings.on_out_of_range)
                 await claims.join(group_id, topics)
                 self._claims = claims

@@ -10,7 +10,7 @@ become rare by themselves.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from time import monotonic
 
 import msgspec
@@ -47,7 +47,8 @@ class Ringer:
         self._settings = msgspec.structs.replace(settings, application_name=f"{settings.application_name} ringer")
         self._mutex = Mutex()
         self._waker: Waker | None = None
-        self._pending: dict[str, set[int] | None] = {}
+        self._pending: dict[int | str, set[int]] = {}
+        """Partitions of topics, by their ids; or a group's channel."""
         self._unplaced: set[int] = set()
         self._service: Service | None = None
         self._closed = False
@@ -57,24 +58,23 @@ class Ringer:
         self._quickest_s = float("inf")
         self._last_s = 0.0
 
-    def ring_topic(self, topic_id: int, partitions: Iterable[int] | None, unplaced: Iterable[int] = ()) -> None:
-        """Wake the readers of these partitions, or of any. Where records of some partitions, by their ids, wait for
-        their place, they get it first."""
+    def ring_topic(self, topic_id: int, partitions: Iterable[int], unplaced: Iterable[int] = ()) -> None:
+        """Wake the readers of these partitions. Where records of some partitions, by their ids, wait for their place,
+        they get it first."""
         if self._settings.ring:
             with self._mutex:
                 self._unplaced.update(unplaced)
-            self._ring(protocol.topic_channel(topic_id), partitions)
+            self._ring(topic_id, partitions)
 
     def ring_group(self, group_id: int) -> None:
         """Let the members of a group look at each other."""
-        self._ring(protocol.group_channel(group_id), None)
+        self._ring(protocol.group_channel(group_id), ())
 
-    def _ring(self, channel: str, partitions: Iterable[int] | None) -> None:
+    def _ring(self, what: int | str, partitions: Iterable[int]) -> None:
         with self._mutex:
             if self._closed:
                 return
-            before = self._pending.get(channel, set())
-            self._pending[channel] = None if before is None or partitions is None else before.union(partitions)
+            self._pending.setdefault(what, set()).update(partitions)
             if self._waker is None:
                 self._waker = Waker()
                 self._service = Service("trunkline-ringer", self._loop, wake=self._waker.wake)
@@ -86,8 +86,9 @@ class Ringer:
             self._waker.wake()
 
     def _take(self) -> list[EncodedArray]:
-        rings, self._pending = self._pending, {}
-        return [text_array(list(rings)), text_array([_payload(partitions) for partitions in rings.values()])]
+        pending, self._pending = self._pending, {}
+        rings = [ring for what, partitions in pending.items() for ring in _rings(what, partitions)]
+        return [text_array([channel for channel, _ in rings]), text_array([payload for _, payload in rings])]
 
     async def close(self) -> None:
         """Send what has gathered, and end. Twice is fine."""
@@ -175,9 +176,13 @@ class Ringer:
             await connection.close()
 
 
-def _payload(partitions: set[int] | None) -> str:
-    """The partitions, for a reader to begin with; empty means any."""
-    if partitions is None:
-        return ""
+def _rings(what: int | str, partitions: set[int]) -> Iterator[tuple[str, str]]:
+    """Channels and payloads. Whoever reads all of a topic is told which partitions to begin with, or nothing for any;
+    whoever holds some of them hears of those alone."""
+    if isinstance(what, str):
+        yield what, ""
+        return
     text = ",".join(map(str, sorted(partitions)))
-    return text if len(text) <= _PAYLOAD_MAX else ""
+    yield protocol.topic_channel(what), text if len(text) <= _PAYLOAD_MAX else ""
+    for partition in partitions:
+        yield protocol.partition_channel(what, partition), ""

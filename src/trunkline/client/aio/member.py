@@ -126,6 +126,7 @@ class Member:
         await self.give_back()
         mine = {cursor_id for cursor_id, member_id in target.items() if member_id == self.member_id}
         taken = await self._take(sorted(mine - owners.keys()), seen)
+        self._watch.follow_held(self._seat, self.holdings.values())
         if view.dead:
             await self._server.repeat(protocol.MEMBER_LEAVE, [integer_array(view.dead), True])
         return taken
@@ -228,19 +229,15 @@ class Member:
             if found.topic_id == topic.topic_id:
                 # Also where this member knows of the partition already: the group may not.
                 ((made,),) = await self._server.repeat(protocol.GROUP_BEGIN, [self.group_id, topic.topic_id])
-                self._know(found)
+                self._topics_read[found.topic_id] = found
                 if made:
                     self.look_again()
-
-    def _know(self, topic: Topic) -> None:
-        self._topics_read[topic.topic_id] = topic
-        self._watch.follow(self._seat, topic)
 
     async def _topic(self, topic_id: int, partition: int) -> Topic:
         topic = self._topics_read[topic_id]
         if partition >= topic.partitions:
             topic = await self._topics.look_up(topic.name)
-            self._know(topic)
+            self._topics_read[topic_id] = topic
         return topic
 
     def _drop(self, cursor_ids: Sequence[int]) -> None:

@@ -525,7 +525,8 @@ class Client:
         """Wake the readers of a topic, after publishing to it in SQL."""
         known = self._topics.find(check_topic_name(topic))
         self._pool.check_usable()
-        self._ringer.ring_topic(known.topic_id, None, known.partition_ids if known.loose_commit_order else ())
+        unplaced = known.partition_ids if known.loose_commit_order else ()
+        self._ringer.ring_topic(known.topic_id, range(known.partitions), unplaced)
 
     # -- retention --
 

@@ -193,9 +193,9 @@ class Consumer:
         ((group_id,),) = server.repeat(protocol.GROUP_ENTER, [wanted.group, topic_ids, wanted.create, *wanted.start])
         seat = watch.seat()
         try:
-            for topic in topics:
-                watch.follow(seat, topic)
             if wanted.delivery == "at_most_once":
+                for topic in topics:
+                    watch.follow(seat, topic)
                 claims = Claims(server, self._rooms.topics, watch, seat, self._settings.on_out_of_range)
                 claims.join(group_id, topics)
                 self._claims = claims

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
@@ -23,6 +23,7 @@ from trunkline.client.sync.connection import Row, ServerConnection, open_connect
 from trunkline.client.sync.pool import Pool
 from trunkline.client.sync.shim import Mutex, Service, Stop, Waiter, Waker
 from trunkline.engine.backoff import backoff_s
+from trunkline.engine.holdings import Holding
 from trunkline.engine.views import GroupView
 from trunkline.errors import TrunklineError
 from trunkline.records import Topic
@@ -48,7 +49,7 @@ class Seat:
     def __init__(self, begins: Callable[[], None] = lambda: None) -> None:
         self._begins = begins
         self._waited_until = monotonic()
-        self.channels: dict[str, Sequence[int]] = {}
+        self.channels: Mapping[str, Sequence[int]] = {}
         self.group_id: int | None = None
         self.wrote = False
         self._mutex = Mutex()
@@ -163,8 +164,8 @@ class Watch:
         self._pool = pool
         self._mutex = Mutex()
         self._seats: list[Seat] = []
-        self._channels: set[str] = set()
         self._listening: set[str] = set()
+        self._must_listen = False
         self._waker: Waker | None = None
         self._service: Service | None = None
         self._starting: list[Waiter[bool]] = []
@@ -227,17 +228,22 @@ class Watch:
 
     def follow(self, seat: Seat, topic: Topic) -> None:
         """Let the seat hear of a topic, with the partitions that it has now."""
-        channel = protocol.topic_channel(topic.topic_id)
         with self._mutex:
-            seat.channels[channel] = topic.partition_ids
-            self._channels.add(channel)
-        self._wake()
+            seat.channels = {**seat.channels, protocol.topic_channel(topic.topic_id): topic.partition_ids}
+        self._listen_anew()
+
+    def follow_held(self, seat: Seat, held: Iterable[Holding]) -> None:
+        """Let the seat hear of these partitions, and of no others. Rings about those of other members wake nobody
+        here."""
+        channels = {protocol.partition_channel(each.topic_id, each.partition): (each.partition_id,) for each in held}
+        if channels != seat.channels:
+            seat.channels = channels
+            self._listen_anew()
 
     def join_group(self, seat: Seat, group_id: int) -> None:
         """Show this group to the seat, now and whenever it changes."""
-        with self._mutex:
-            seat.group_id = group_id
-            self._channels.add(protocol.group_channel(group_id))
+        seat.group_id = group_id
+        self._must_listen = True
         seat.show_again()
         self.look()
 
@@ -245,6 +251,8 @@ class Watch:
         with self._mutex:
             if seat in self._seats:
                 self._seats.remove(seat)
+        # Nothing is in a hurry, and a forked child must not wake its parent's watch.
+        self._must_listen = True
 
     def look(self) -> None:
         """Look at all groups as soon as possible."""
@@ -267,6 +275,10 @@ class Watch:
             service.close()
         for seat in seats:
             seat.nudge()
+
+    def _listen_anew(self) -> None:
+        self._must_listen = True
+        self._wake()
 
     def _wake(self) -> None:
         if self._waker is not None:
@@ -313,7 +325,7 @@ class Watch:
         deadline = monotonic() + self._settings.connect_timeout_s
         connection = open_connection(self._url, settings, deadline)
         self._connection = connection
-        self._listening = set()
+        self._listening, self._must_listen = set(), True
         self._pooled = connection.pooled
         if self._pooled:
             self._beat()
@@ -361,11 +373,20 @@ class Watch:
             self._wake()
 
     def _listen(self) -> None:
-        if not self.hears:
+        """Hear what the seats want to hear, and nothing else: whatever is heard takes time."""
+        if not (self.hears and self._must_listen):
             return
-        for channel in sorted(self._channels - self._listening):
-            self._connected().listen(channel, self._hear)
-            self._listening.add(channel)
+        self._must_listen = False
+        wanted: set[str] = set()
+        for seat in list(self._seats):
+            wanted.update(seat.channels)
+            if seat.group_id is not None:
+                wanted.add(protocol.group_channel(seat.group_id))
+        new, old = sorted(wanted - self._listening), sorted(self._listening - wanted)
+        if new or old:
+            self._connected().listen(new, self._hear, old)
+        self._listening = wanted
+        for channel in new:
             # What was announced before was not heard: whoever reads it looks once more.
             self._hear(Notify(channel, "", 0))
 

@@ -22,7 +22,7 @@ begin
     select t.partitions, t.batch_records_max, t.record_bytes_max, t.batch_bytes_max, t.key_bytes_max,
         t.header_count_max, t.header_bytes_max, t.segment_bytes,
         case when t.notify_in_commit
-            then format('perform pg_notify(''trunkline_t%s'', place::text);', t.topic_id) else '' end as ring,
+            then format('perform trunkline.partition_ring(%s, place);', t.topic_id) else '' end as ring,
         not exists (select from trunkline.segment n
             where n.topic_id = s.topic_id and n.segment_id > s.segment_id) as is_open,
         array(select p.partition_id from trunkline.topic_partition p

@@ -28,7 +28,7 @@ begin
              $7, $8, $9, $10, $11, $12, $13)', name)
         using tip.next_offset, tip.append_time, xid, tip.partition, record_count, tip.transaction_count,
             producer_no, sequence, keys, payloads, header_counts, header_names, header_values;
-    perform pg_notify('trunkline_t' || t.topic_id, tip.partition::text)
+    perform trunkline.partition_ring(t.topic_id, tip.partition)
     from trunkline.segment s join trunkline.topic t using (topic_id)
     where s.segment_id = segment_write.segment_id and t.notify_in_commit;
     return array[tip.next_offset, segment_id, trunkline.segment_is_full(segment_id)::integer];

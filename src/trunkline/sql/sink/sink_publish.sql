@@ -50,7 +50,7 @@ begin
                 hint = 'nothing was published; run the batch again';
         end if;
     end loop;
-    perform pg_notify('trunkline_t' || t.topic_id, tip.partition::text)
+    perform trunkline.partition_ring(t.topic_id, tip.partition)
     from trunkline.segment s join trunkline.topic t using (topic_id)
     where s.segment_id = open_id and t.notify_in_commit;
     return open_id;

@@ -11,5 +11,12 @@ declare
     id constant integer := trunkline.topic_id_of(topic);
 begin
     perform trunkline.outbox_sequence(array(select p.partition_id from trunkline.topic_partition p where p.topic_id = id));
-    perform pg_notify('trunkline_t' || id, coalesce(partition::text, ''));
+    if partition is not null then
+        perform trunkline.partition_ring(id, partition);
+    else
+        -- Whoever reads all of the topic is told once, and not which partition.
+        perform pg_notify('trunkline_t' || id, '');
+        perform pg_notify('trunkline_t' || id || '_' || p.partition, '')
+        from trunkline.topic_partition p where p.topic_id = id;
+    end if;
 end $$;
