@@ -285,8 +285,8 @@ async def test_what_is_resumed_comes_to_a_poll_that_is_under_way(db_url: str, *,
         async with tl.consumer("orders", group="billing", create=True) as consumer:
             await all_of(consumer, 1)
             watch = consumer._rooms.watch
-            # Whoever begins to listen, to two partitions and a group, looks once more.
-            await wait_until(lambda: len(watch._listening) == 3)
+            # Whoever begins to listen, to two partitions, their topic and a group, looks once more.
+            await wait_until(lambda: len(watch._listening) == 4)
             assert await consumer.poll() == []
             consumer.pause("orders", 1)
             if is_published_before:

@@ -96,6 +96,7 @@ def test_a_member_hears_of_its_own_partitions_alone(db_url: str, admin: Admin) -
             for tl, consumer in zip(ours, consumers, strict=False):
                 consumer.poll()
                 held = {f"trunkline_t{topic_id}_{partition}" for _, partition in consumer.assignment}
+                held |= {f"trunkline_t{topic_id}_all"} if held else set()
                 if {each for each in tl._watch._listening if each.startswith("trunkline_t")} != held:
                     return False
             return True
@@ -111,6 +112,27 @@ def test_a_member_hears_of_its_own_partitions_alone(db_url: str, admin: Admin) -
         gone.close()
         wait_until(lambda: listens() and len(consumers[0].assignment) == 2, "what the other had comes, and is heard of")
         wait_until(lambda: not ours[1]._watch._listening, "who has left hears nothing")
+
+
+def test_a_ring_for_a_topic_reaches_partitions_that_its_sender_does_not_know(db_url: str) -> None:
+    """Goal: who publishes in SQL and rings for the topic wakes the holders of partitions that others have added since
+    it looked the topic up. Nobody here polls."""
+    with (
+        trunkline.connect(db_url) as ringer,
+        trunkline.connect(db_url) as other,
+        trunkline.connect(db_url, settings=NEVER_POLLS) as tl,
+        psycopg.connect(db_url, autocommit=True) as publisher,
+    ):
+        other.create_topic("two", partitions=1)
+        ringer.ring("two")
+        added = f"trunkline_t{other.add_partitions('two', 2).topic_id}_1"
+        with tl.consumer("two", group="h", create=True) as consumer:
+            # Whoever begins to listen looks once more: the first may be found without a ring.
+            wait_until(lambda: consumer.poll() == [] and added in tl._watch._listening, "it hears of what was added")
+            for number in range(3):
+                publisher.execute("select trunkline.log_publish('two', %s, partition => 1)", [f"{number}"])
+                ringer.ring("two")
+                assert [record.payload for record in consumer.poll(wait_s=GUARD_S)] == [b"%d" % number]
 
 
 def test_a_ring_for_another_partition_wakes_nobody() -> None:

@@ -50,7 +50,7 @@ def quiet(db_url: str) -> Iterator[Client]:
 def _settle(consumer: Consumer, asked: list[Asked]) -> None:
     """Whoever begins to listen looks once more: after that nothing is read unasked."""
     watch = consumer._rooms.watch
-    wait_until(lambda: len(watch._listening) == 2, "it listens to its partition, and its group")
+    wait_until(lambda: len(watch._listening) == 3, "it listens to its partition, its topic and its group")
     assert consumer.poll() == []
     asked.clear()
 

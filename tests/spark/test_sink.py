@@ -26,7 +26,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from trunkline import Client
+import trunkline
+from tests.sync.shim import wait_until
+from trunkline import Client, ClientSettings
 from trunkline.engine.routing import partition_of_key
 from trunkline.errors import InvalidArgument, NotFound
 from trunkline.spark.database import Identity, database
@@ -123,6 +125,19 @@ def test_records_go_where_the_client_would_send_them_and_keep_their_order(tl: Cl
             (k.encode(), v) for k, v in zip(keys, values, strict=True) if partition_of_key(k.encode(), 5) == partition
         ]
         assert [(r.key, r.payload) for r in tl.read("orders", partition=partition, max_records=1000)] == expected
+
+
+def test_a_group_that_waits_is_woken_by_a_write(db_url: str) -> None:
+    """It would not look by itself for an hour."""
+    with trunkline.connect(db_url, settings=ClientSettings(poll_max_s=3600)) as tl:
+        one = f"trunkline_t{tl.create_topic('orders', partitions=2).topic_id}_1"
+        with tl.consumer("orders", group="g", create=True) as consumer:
+            # Whoever begins to listen looks once more: the first may be found without a ring.
+            wait_until(lambda: consumer.poll() == [] and one in consumer._rooms.watch._listening)
+            for number in range(3):
+                put(db_url, {"value": [b"%d" % number], "partition": [number % 2]}, topic="orders")
+                assert [record.payload for record in consumer.poll(wait_s=60)] == [b"%d" % number]
+                consumer.commit()
 
 
 def test_headers_empty_values_and_missing_keys_come_back_as_they_were(tl: Client, db_url: str) -> None:

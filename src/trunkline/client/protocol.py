@@ -236,6 +236,12 @@ def partition_channel(topic_id: int, partition: int) -> str:
     return f"trunkline_t{topic_id}_{partition}"
 
 
+def whole_channel(topic_id: int) -> str:
+    """Where those who hold some of its partitions are told that any of them may have more: by whoever does not know
+    which, or which there are now."""
+    return f"trunkline_t{topic_id}_all"
+
+
 def group_channel(group_id: int) -> str:
     """Where a group's members announce that something has changed among them."""
     return f"trunkline_g{group_id}"

@@ -249,7 +249,9 @@ class Database:
             self._try("what was staged stays for a day", protocol.SINK_DISCARD, [integer_array(stage_nos)])
 
     def _after(self, topic_ids: Iterable[int], full_segments: Iterable[int]) -> None:
-        channels = [protocol.topic_channel(topic_id) for topic_id in topic_ids]
+        # Which partitions the tasks have written to is not known here.
+        names = (protocol.topic_channel, protocol.whole_channel)
+        channels = [name(topic_id) for topic_id in topic_ids for name in names]
         rings = [text_array(channels), text_array([""] * len(channels))]
         self._try("readers find the records when they poll", protocol.RING, rings)
         for segment_id in full_segments:

@@ -527,7 +527,7 @@ class AsyncClient:
         known = await self._topics.find(check_topic_name(topic))
         self._pool.check_usable()
         unplaced = known.partition_ids if known.loose_commit_order else ()
-        self._ringer.ring_topic(known.topic_id, range(known.partitions), unplaced)
+        self._ringer.ring_topic(known.topic_id, None, unplaced)
 
     # -- retention --
 

@@ -48,8 +48,8 @@ class Ringer:
         self._settings = msgspec.structs.replace(settings, application_name=f"{settings.application_name} ringer")
         self._mutex = Mutex()
         self._waker: Waker | None = None
-        self._pending: dict[int | str, set[int]] = {}
-        """Partitions of topics, by their ids; or a group's channel."""
+        self._pending: dict[int | str, set[int] | None] = {}
+        """Partitions of topics, by their ids, None for any; or a group's channel."""
         self._unplaced: set[int] = set()
         self._service: Service | None = None
         self._closed = False
@@ -59,9 +59,9 @@ class Ringer:
         self._quickest_s = float("inf")
         self._last_s = 0.0
 
-    def ring_topic(self, topic_id: int, partitions: Iterable[int], unplaced: Iterable[int] = ()) -> None:
-        """Wake the readers of these partitions. Where records of some partitions, by their ids, wait for their place,
-        they get it first."""
+    def ring_topic(self, topic_id: int, partitions: Iterable[int] | None, unplaced: Iterable[int] = ()) -> None:
+        """Wake the readers of these partitions, or of any. Where records of some partitions, by their ids, wait for
+        their place, they get it first."""
         if self._settings.ring:
             with self._mutex:
                 self._unplaced.update(unplaced)
@@ -71,11 +71,12 @@ class Ringer:
         """Let the members of a group look at each other."""
         self._ring(protocol.group_channel(group_id), ())
 
-    def _ring(self, what: int | str, partitions: Iterable[int]) -> None:
+    def _ring(self, what: int | str, partitions: Iterable[int] | None) -> None:
         with self._mutex:
             if self._closed:
                 return
-            self._pending.setdefault(what, set()).update(partitions)
+            before = self._pending.get(what, set())
+            self._pending[what] = None if before is None or partitions is None else before.union(partitions)
             if self._waker is None:
                 self._waker = Waker()
                 self._service = Service("trunkline-ringer", self._loop, wake=self._waker.wake)
@@ -177,11 +178,15 @@ class Ringer:
             connection.close()
 
 
-def _rings(what: int | str, partitions: set[int]) -> Iterator[tuple[str, str]]:
+def _rings(what: int | str, partitions: set[int] | None) -> Iterator[tuple[str, str]]:
     """Channels and payloads. Whoever reads all of a topic is told which partitions to begin with, or nothing for any;
     whoever holds some of them hears of those alone."""
     if isinstance(what, str):
         yield what, ""
+        return
+    if partitions is None:
+        yield protocol.topic_channel(what), ""
+        yield protocol.whole_channel(what), ""
         return
     text = ",".join(map(str, sorted(partitions)))
     yield protocol.topic_channel(what), text if len(text) <= _PAYLOAD_MAX else ""

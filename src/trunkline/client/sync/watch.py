@@ -235,7 +235,10 @@ class Watch:
     def follow_held(self, seat: Seat, held: Iterable[Holding]) -> None:
         """Let the seat hear of these partitions, and of no others. Rings about those of other members wake nobody
         here."""
-        channels = {protocol.partition_channel(each.topic_id, each.partition): (each.partition_id,) for each in held}
+        channels: dict[str, list[int]] = {}
+        for each in held:
+            channels[protocol.partition_channel(each.topic_id, each.partition)] = [each.partition_id]
+            channels.setdefault(protocol.whole_channel(each.topic_id), []).append(each.partition_id)
         if channels != seat.channels:
             seat.channels = channels
             self._listen_anew()

@@ -14,9 +14,7 @@ begin
     if partition is not null then
         perform trunkline.partition_ring(id, partition);
     else
-        -- Whoever reads all of the topic is told once, and not which partition.
-        perform pg_notify('trunkline_t' || id, '');
-        perform pg_notify('trunkline_t' || id || '_' || p.partition, '')
-        from trunkline.topic_partition p where p.topic_id = id;
+        -- One ring for those who read all of it, one for those who hold some of it, however many partitions there are.
+        perform pg_notify('trunkline_t' || id, ''), pg_notify('trunkline_t' || id || '_all', '');
     end if;
 end $$;
