@@ -6,8 +6,9 @@ import psycopg
 import pytest
 
 import trunkline.aio
-from tests.aio.shim import at_once
+from tests.aio.shim import at_once, wait_until
 from trunkline import ClientSettings, Message, TopicSettings, errors
+from trunkline.client.aio.server import Server
 
 
 async def test_S0_01_offsets_of_two_batches_follow_each_other(db_url: str) -> None:
@@ -190,3 +191,34 @@ async def test_a_segment_that_is_full_is_rolled_by_the_client(db_url: str) -> No
         while batches := await tl.read_batches("orders", offset=total + 1, max_records=1_000):
             total = batches[-1].end - 1
         assert total == 3_600
+
+
+async def test_a_topic_made_again_is_found_by_a_publish_that_was_tried_before(
+    db_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what an attempt failed with that would have passed counts for nothing once the topic is another. Method:
+    somebody holds the partition until the publish has been tried again several times, and then makes the topic anew."""
+    attempts: list[int] = []
+    pause = Server.pause
+
+    async def noted(server: Server, attempt: int, deadline: float, error: errors.TrunklineError) -> None:
+        attempts.append(attempt)
+        await pause(server, attempt, deadline, error)
+
+    monkeypatch.setattr(Server, "pause", noted)
+    async with trunkline.aio.connect(db_url, settings=ClientSettings(lock_timeout_s=0.05)) as tl:
+        await tl.create_topic("orders", partitions=1)
+        await tl.publish("orders", b"known")
+        with psycopg.connect(db_url) as holder:
+            holder.execute("select trunkline.log_publish('orders', 'held')")
+
+            async def make_again() -> None:
+                await wait_until(lambda: len(attempts) >= 3)
+                holder.execute("select trunkline.topic_delete('orders')")
+                holder.execute("select trunkline.topic_create('orders')")
+                holder.commit()
+
+            async def publish() -> None:
+                assert (await tl.publish("orders", b"x")).offset == 1
+
+            await at_once(make_again, publish)

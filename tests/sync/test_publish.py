@@ -7,8 +7,9 @@ import psycopg
 import pytest
 
 import trunkline
-from tests.sync.shim import at_once
+from tests.sync.shim import at_once, wait_until
 from trunkline import ClientSettings, Message, TopicSettings, errors
+from trunkline.client.sync.server import Server
 
 
 def test_S0_01_offsets_of_two_batches_follow_each_other(db_url: str) -> None:
@@ -189,3 +190,34 @@ def test_a_segment_that_is_full_is_rolled_by_the_client(db_url: str) -> None:
         while batches := tl.read_batches("orders", offset=total + 1, max_records=1_000):
             total = batches[-1].end - 1
         assert total == 3_600
+
+
+def test_a_topic_made_again_is_found_by_a_publish_that_was_tried_before(
+    db_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what an attempt failed with that would have passed counts for nothing once the topic is another. Method:
+    somebody holds the partition until the publish has been tried again several times, and then makes the topic anew."""
+    attempts: list[int] = []
+    pause = Server.pause
+
+    def noted(server: Server, attempt: int, deadline: float, error: errors.TrunklineError) -> None:
+        attempts.append(attempt)
+        pause(server, attempt, deadline, error)
+
+    monkeypatch.setattr(Server, "pause", noted)
+    with trunkline.connect(db_url, settings=ClientSettings(lock_timeout_s=0.05)) as tl:
+        tl.create_topic("orders", partitions=1)
+        tl.publish("orders", b"known")
+        with psycopg.connect(db_url) as holder:
+            holder.execute("select trunkline.log_publish('orders', 'held')")
+
+            def make_again() -> None:
+                wait_until(lambda: len(attempts) >= 3)
+                holder.execute("select trunkline.topic_delete('orders')")
+                holder.execute("select trunkline.topic_create('orders')")
+                holder.commit()
+
+            def publish() -> None:
+                assert tl.publish("orders", b"x").offset == 1
+
+            at_once(make_again, publish)

@@ -96,6 +96,7 @@ class Appender:
         attempt = 0
         segment_id: int | None = None
         gone: set[int | None] = set()
+        not_found = 0
         while True:
             try:
                 topic = self._topics.find(self._topic_name)
@@ -108,7 +109,8 @@ class Appender:
                 failure = error.cause
             except TrunklineError as error:
                 # A topic may have been made again, and the function of a segment goes with its table: look it up again.
-                may_be_elsewhere = isinstance(error, NotFound) and attempt < _LOOK_UPS
+                not_found += isinstance(error, NotFound)
+                may_be_elsewhere = isinstance(error, NotFound) and not_found <= _LOOK_UPS
                 if isinstance(error, SchemaMissing):
                     may_be_elsewhere = segment_id not in gone
                     gone.add(segment_id)
