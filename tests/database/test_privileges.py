@@ -13,7 +13,6 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import trunkline
-from tests.sync.shim import wait_until
 from trunkline import errors
 from trunkline.server import Server
 from trunkline.sql import script
@@ -35,9 +34,11 @@ def logins(server: Server, db_url: str) -> Iterator[dict[str, str]]:
             urls[kind] = make_conninfo("", **parts)
     yield urls
     with psycopg.connect(server.url, autocommit=True) as connection:
-        # A session that has been closed may still be taking its temporary tables away.
-        sessions = r"select count(*) = 0 from pg_stat_activity where usename like 'login\_%'"
-        wait_until(lambda: connection.execute(sessions).fetchone() == (True,))
+        # A pooler keeps their sessions; and one that was closed may still be taking its temporary tables away.
+        ended = connection.execute(
+            r"select pg_terminate_backend(pid, 60000) from pg_stat_activity where usename like 'login\_%'"
+        )
+        assert all(is_gone for (is_gone,) in ended)
         for kind in (*KINDS, "nobody"):
             connection.execute(sql.SQL("drop role {}").format(sql.Identifier(f"login_{kind}")))
 

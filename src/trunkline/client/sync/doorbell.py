@@ -34,6 +34,8 @@ RING_WAIT_S = 1.0
 RING_AGAIN_S = 1.0
 """How long nothing is sent after a ring failed: the server is away, and readers poll."""
 _PAYLOAD_MAX = 4_000
+_RINGS_MAX = 64
+"""Of more partitions than this, all of a topic's readers are told at once: a ring for each would take longer."""
 
 
 class Ringer:
@@ -184,11 +186,10 @@ def _rings(what: int | str, partitions: set[int] | None) -> Iterator[tuple[str, 
     if isinstance(what, str):
         yield what, ""
         return
-    if partitions is None:
-        yield protocol.topic_channel(what), ""
+    text = ",".join(map(str, sorted(partitions or ())))
+    yield protocol.topic_channel(what), text if len(text) <= _PAYLOAD_MAX else ""
+    if partitions is None or len(partitions) > _RINGS_MAX:
         yield protocol.whole_channel(what), ""
         return
-    text = ",".join(map(str, sorted(partitions)))
-    yield protocol.topic_channel(what), text if len(text) <= _PAYLOAD_MAX else ""
     for partition in partitions:
         yield protocol.partition_channel(what, partition), ""
