@@ -456,11 +456,11 @@ class AsyncQueue:
             self._raise_lost(opened, lost)
 
     async def ack_one(self, delivery: AsyncDelivery) -> None:
-        """As ``ack``, for one that was received here: what most handlers call, so with as little as it takes."""
+        """As ``ack``, for one: what most handlers call, so with as little as it takes."""
         self._check_open()
         opened, claim = self._opened, delivery.claim
         with self._mutex:
-            is_open = opened is not None and claim.begin_one(delivery.offset)
+            is_open = opened is not None and delivery.queue is self and claim.begin_one(delivery.offset)
         if opened is None or not is_open:
             await self.ack((delivery,))
             return
