@@ -211,6 +211,24 @@ async def test_what_came_for_one_who_left_goes_to_others_at_once(db_url: str) ->
         assert [(each.body, each.attempt) for each in got] == [(b"1", 1), (b"2", 1)]
 
 
+async def test_what_nobody_took_of_one_who_left_goes_to_other_readers_at_once(db_url: str) -> None:
+    """Goal: a receive that ended before it had its messages leaves none behind in a reader that others share. Method:
+    what it had claimed lies in memory; the others ask for nothing, and a reader of its own gets it after the close."""
+    await set_up(db_url, ack_deadline_s=600)
+    url = place(db_url, "orders", queue="emails")
+    async with (
+        trunkline.aio.open_subscription(url) as stays,
+        trunkline.aio.connect(db_url) as tl,
+        tl.queue("orders", "emails", prefetch=0) as other,
+    ):
+        leaves = await trunkline.aio.open_subscription(url)
+        await tl.publish_many("orders", [b"1", b"2"])
+        shared = stays.as_(AsyncQueue)
+        assert await shared._claim(shared._known(), 10)
+        await leaves.close()
+        assert [(each.payload, each.attempt) for each in await other.receive(10)] == [(b"1", 1), (b"2", 1)]
+
+
 async def test_a_receive_goes_on_where_it_is_an_acknowledgement_whose_outcome_is_unknown(db_url: str) -> None:
     """Goal: who shares a call of the server with others has no part in what is unknown of theirs: nothing that is
     received is. Method: the call in which they are together has no outcome."""
