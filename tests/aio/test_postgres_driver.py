@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
@@ -208,6 +209,44 @@ async def test_what_came_for_one_who_left_goes_to_others_at_once(db_url: str) ->
         await driver.release([each.ack_id for each in came])
         got = await receive_all(stays, 2)
         assert [(each.body, each.attempt) for each in got] == [(b"1", 1), (b"2", 1)]
+
+
+async def test_what_nobody_took_of_one_who_left_goes_to_other_readers_at_once(db_url: str) -> None:
+    """Goal: a receive that ended before it had its messages leaves none behind in a reader that others share. Method:
+    what it had claimed lies in memory; the others ask for nothing, and a reader of its own gets it after the close."""
+    await set_up(db_url, ack_deadline_s=600)
+    url = place(db_url, "orders", queue="emails")
+    async with (
+        trunkline.aio.open_subscription(url) as stays,
+        trunkline.aio.connect(db_url) as tl,
+        tl.queue("orders", "emails", prefetch=0) as other,
+    ):
+        leaves = await trunkline.aio.open_subscription(url)
+        await tl.publish_many("orders", [b"1", b"2"])
+        shared = stays.as_(AsyncQueue)
+        assert await shared._claim(shared._known(), 10)
+        await leaves.close()
+        assert [(each.payload, each.attempt) for each in await other.receive(10)] == [(b"1", 1), (b"2", 1)]
+
+
+async def test_a_receive_goes_on_where_it_is_an_acknowledgement_whose_outcome_is_unknown(db_url: str) -> None:
+    """Goal: who shares a call of the server with others has no part in what is unknown of theirs: nothing that is
+    received is. Method: the call in which they are together has no outcome."""
+    await set_up(db_url)
+    async with trunkline.aio.open_subscription(place(db_url, "orders", queue="emails")) as subscription:
+        calls = subscription.as_(AsyncQueue)._known().calls
+        whole = calls.next
+        unknown = [errors.OutcomeUnknown("records may or may not have been settled")]
+
+        async def answer(*args: Any) -> Any:
+            if unknown:
+                raise unknown.pop()
+            return await whole(*args)
+
+        calls.next = answer  # type: ignore[method-assign, assignment]
+        await send_all(place(db_url, "orders"), b"1")
+        assert (await subscription.receive(wait_s=EVERYTHING_S)).body == b"1"
+        assert not unknown
 
 
 async def test_a_queue_with_attempts_is_read_by_each_subscription_alone(db_url: str) -> None:

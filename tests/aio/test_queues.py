@@ -330,6 +330,18 @@ async def test_who_was_overtaken_looks_again_instead_of_waiting_for_new_records(
             assert (overtaken, found.offset) == ([1, 2, 3], 4)
 
 
+async def test_one_delivery_of_another_queue_is_refused_as_several_are(db_url: str) -> None:
+    """Its claim is untouched: who has received it settles it."""
+    async with trunkline.aio.connect(db_url) as tl:
+        await tl.create_topic("orders")
+        await tl.publish("orders", b"1")
+        async with tl.queue("orders", "billing") as queue, tl.queue("orders", "mail") as other:
+            (delivery,) = await queue.receive()
+            with pytest.raises(errors.InvalidArgument, match="another queue"):
+                await other.ack_one(delivery)
+            await queue.ack_one(delivery)
+
+
 async def test_close_ends_a_wait_and_a_loop(db_url: str) -> None:
     async with trunkline.aio.connect(db_url) as tl:
         await tl.create_topic("orders")

@@ -331,6 +331,18 @@ def test_who_was_overtaken_looks_again_instead_of_waiting_for_new_records(db_url
             assert (overtaken, found.offset) == ([1, 2, 3], 4)
 
 
+def test_one_delivery_of_another_queue_is_refused_as_several_are(db_url: str) -> None:
+    """Its claim is untouched: who has received it settles it."""
+    with trunkline.connect(db_url) as tl:
+        tl.create_topic("orders")
+        tl.publish("orders", b"1")
+        with tl.queue("orders", "billing") as queue, tl.queue("orders", "mail") as other:
+            (delivery,) = queue.receive()
+            with pytest.raises(errors.InvalidArgument, match="another queue"):
+                other.ack_one(delivery)
+            queue.ack_one(delivery)
+
+
 def test_close_ends_a_wait_and_a_loop(db_url: str) -> None:
     with trunkline.connect(db_url) as tl:
         tl.create_topic("orders")

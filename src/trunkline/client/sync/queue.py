@@ -173,15 +173,30 @@ class Queue:
         for seat in list(self._seats):
             seat.nudge()
         try:
-            if self._opened is not None:
-                self._opened.lane.submit(Order(self._rooms.server.deadline(), is_last=True))
+            self._give_back(is_last=True)
+        finally:
+            for seat in self._seats:
+                self._rooms.watch.leave(seat)
+
+    def give_back(self) -> None:
+        """Let everybody have what lies in memory: one of several who share this reader has left, and who was cancelled
+        before he had what was claimed for him has left it there. Others whose records go with it ask again."""
+        if self._give_back(is_last=False):
+            for seat in list(self._seats):
+                seat.nudge()
+
+    def _give_back(self, *, is_last: bool) -> bool:
+        """Whether there was anything."""
+        if self._opened is None:
+            return False
+        order = Order(self._rooms.server.deadline(), gives_back=True, is_last=is_last)
+        try:
+            self._opened.lane.submit(order)
         except TrunklineError as error:
             logger.warning(
                 "%r could not give back what it had claimed; it is delivered after its deadline: %s", self, error
             )
-        finally:
-            for seat in self._seats:
-                self._rooms.watch.leave(seat)
+        return order.had_records
 
     def _ready(self) -> _Opened:
         """Open it, where that has not been done; now and then, find partitions that were added."""
@@ -451,11 +466,11 @@ class Queue:
             self._raise_lost(opened, lost)
 
     def ack_one(self, delivery: Delivery) -> None:
-        """As ``ack``, for one that was received here: what most handlers call, so with as little as it takes."""
+        """As ``ack``, for one: what most handlers call, so with as little as it takes."""
         self._check_open()
         opened, claim = self._opened, delivery.claim
         with self._mutex:
-            is_open = opened is not None and claim.begin_one(delivery.offset)
+            is_open = opened is not None and delivery.queue is self and claim.begin_one(delivery.offset)
         if opened is None or not is_open:
             self.ack((delivery,))
             return

@@ -41,14 +41,14 @@ class Prefetch(msgspec.Struct, frozen=True):
 
 
 class Order(Waiter[Signal]):
-    """What one caller waits for: settlements, or dead letters, or so many records in the buffer; ``is_last``: that the
-    buffer is given back. ``is_withdrawn``: it has left the line before anything was done. ``is_begun``: it leads.
-    ``is_settled``: its settlements were answered, and only records are missing. ``had_records``: some were there for
-    it; whoever finds none has been overtaken."""
+    """What one caller waits for: settlements, or dead letters, or so many records in the buffer; ``gives_back``: that
+    the buffer is given back; ``is_last``: and that nothing more is claimed. ``is_withdrawn``: it has left the line
+    before anything was done. ``is_begun``: it leads. ``is_settled``: its settlements were answered, and only records
+    are missing. ``had_records``: some were there for it, or to give back; whoever finds none has been overtaken."""
 
     graves: Sequence[Grave] = ()
     wanted = 0
-    is_last = ended = is_withdrawn = is_begun = is_settled = had_records = False
+    gives_back = is_last = ended = is_withdrawn = is_begun = is_settled = had_records = False
     lost: Set[Claim] = frozenset()
     error: TrunklineError | None = None
 
@@ -59,14 +59,16 @@ class Order(Waiter[Signal]):
         *,
         graves: Sequence[Grave] = (),
         wanted: int = 0,
+        gives_back: bool = False,
         is_last: bool = False,
     ) -> None:
         super().__init__()
         self.deadline = deadline
         self.settlements = settlements
-        if graves or wanted or is_last:
+        if graves or wanted or gives_back:
             self.graves = graves
             self.wanted = wanted
+            self.gives_back = gives_back
             self.is_last = is_last
 
     def end(self, error: TrunklineError | None = None) -> None:
@@ -197,11 +199,12 @@ class QueueLane:
 
     def _call(self, orders: list[Order]) -> None:
         """Settle and claim in one call, where there is anything to settle or to claim."""
-        gathered, asked, is_last, deadline = _gathered(orders)
+        gathered, asked, leaving, deadline = _gathered(orders)
         settlements = merged(gathered)
         with self._buffer_mutex:
-            if is_last:
-                self._is_last = True
+            if leaving:
+                self._is_last = self._is_last or any(order.is_last for order in leaving)
+                _note_records(leaving, len(self._buffer))
                 settlements += self._buffer.release()
             wanted = self._wanted(asked, settlements)
             _note_records(orders, asked and len(self._buffer))
@@ -275,16 +278,18 @@ class QueueLane:
             order.lost = order.lost | {each.claim for grave in refused for each in grave.settlements}
 
 
-def _gathered(orders: Sequence[Order]) -> tuple[list[Settlement], int, bool, float]:
-    """All settlements, how many records are asked for, whether one is the last, and the earliest deadline."""
+def _gathered(orders: Sequence[Order]) -> tuple[list[Settlement], int, list[Order], float]:
+    """All settlements, how many records are asked for, who gives back the buffer, and the earliest deadline."""
     settlements: list[Settlement] = []
-    asked, is_last, deadline = 0, False, orders[0].deadline
+    leaving: list[Order] = []
+    asked, deadline = 0, orders[0].deadline
     for order in orders:
         settlements += order.settlements
         asked += order.wanted
-        is_last = is_last or order.is_last
+        if order.gives_back:
+            leaving.append(order)
         deadline = min(deadline, order.deadline)
-    return settlements, asked, is_last, deadline
+    return settlements, asked, leaving, deadline
 
 
 def _note_records(orders: Sequence[Order], count: int) -> None:

@@ -16,6 +16,7 @@ from trunkline.errors import (
     DeadlineExceeded,
     FailedPrecondition,
     InvalidArgument,
+    OutcomeUnknown,
     TrunklineError,
     Unavailable,
 )
@@ -77,8 +78,9 @@ class QueueSubscription:
             if not self._closed:
                 raise
             return []
-        except DeadlineExceeded as error:
-            # Not that nothing came: the server could not be asked.
+        except (DeadlineExceeded, OutcomeUnknown) as error:
+            # Not that nothing came: the server could not be asked, or has not answered. What is unknown is what others
+            # settled in the same call; what was claimed comes again.
             raise Unavailable(str(error)) from error
         return [incoming(each, each, each.attempt) for each in deliveries]
 

@@ -44,14 +44,15 @@ class Readers:
         return shared.reader
 
     def leave(self, reader: Queue) -> None:
-        """Share it no more; the last one closes it."""
+        """Share it no more; the last one closes it. What was claimed for one who leaves and did not wait for it is
+        given back: others of the reader may ask for nothing soon."""
         with self._mutex:
             kind = next((kind for kind, each in self._shared.items() if each.reader is reader), None)
             if kind is None:
                 return  # It was closed by itself, and another one has its place.
             shared = self._shared[kind]
             shared.sharers -= 1
-            if shared.sharers:
-                return
-            del self._shared[kind]
-        reader.close()
+            is_last = not shared.sharers
+            if is_last:
+                del self._shared[kind]
+        (reader.close() if is_last else reader.give_back())
