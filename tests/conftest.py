@@ -24,6 +24,7 @@ from tests.conftest_pooler import pooler as pooler
 from tests.conftest_pooler import pytest_addoption as pytest_addoption
 from tests.conftest_pooler import pytest_collection_modifyitems as pytest_collection_modifyitems
 from tests.conftest_pooler import through_pooler as through_pooler
+from tests.conftest_pooler import unprepared as unprepared
 from tests.conftest_workers import pytest_report_to_serializable as pytest_report_to_serializable
 from tests.conftest_workers import pytest_xdist_auto_num_workers as pytest_xdist_auto_num_workers
 from tests.conftest_workers import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler

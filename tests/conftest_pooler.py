@@ -8,7 +8,9 @@ directly. A test that makes no sense there says why: `@pytest.mark.direct("why")
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -41,6 +43,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def through_pooler(pytestconfig: pytest.Config) -> bool:
     """Whether `db_url` leads through a pooler."""
     return bool(pytestconfig.getoption(OPTION))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unprepared(through_pooler: bool) -> Iterator[None]:
+    """Connections of the tests' own prepare nothing, as whoever goes through a PgBouncer before 1.21 has to see to: its
+    next transaction may find a session without it. The client has a class of its own, which looks after itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (psycopg.Connection, psycopg.AsyncConnection) if through_pooler else ():
+            patch.setattr(kind, "connect", classmethod(_unprepared(kind)))
+        patch.setattr(psycopg, "connect", psycopg.Connection.connect)
+        yield
+
+
+def _unprepared(kind: Any) -> Callable[..., Any]:
+    connect = kind.connect.__func__
+
+    def connect_unprepared(cls: Any, *args: Any, **options: Any) -> Any:
+        return connect(cls, *args, **({"prepare_threshold": None} if cls is kind else {}), **options)
+
+    return connect_unprepared
 
 
 @pytest.fixture(scope="session")

@@ -77,7 +77,7 @@ async def until(db_url: str, statement: str, wanted: object) -> None:
     """Ask until the answer is the wanted one; the bound only guards against hanging."""
     deadline = monotonic() + 60
     # Not prepared: behind a pooler the next statement may reach another session.
-    async with await psycopg.AsyncConnection.connect(db_url, autocommit=True, prepare_threshold=None) as conn:
+    async with await psycopg.AsyncConnection.connect(db_url, autocommit=True) as conn:
         while (rows := await (await conn.execute(statement)).fetchall()) != [(wanted,)]:
             assert monotonic() < deadline, rows
             await pause()

@@ -17,7 +17,7 @@ SMALL_BATCHES = TopicSettings(batch_records_max=7)
 
 
 async def connected(url: str) -> psycopg.AsyncConnection[tuple[Any, ...]]:
-    return await psycopg.AsyncConnection.connect(url, prepare_threshold=None)  # may lead through a pooler
+    return await psycopg.AsyncConnection.connect(url)
 
 
 async def publish(

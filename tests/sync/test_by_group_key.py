@@ -77,7 +77,7 @@ def until(db_url: str, statement: str, wanted: object) -> None:
     """Ask until the answer is the wanted one; the bound only guards against hanging."""
     deadline = monotonic() + 60
     # Not prepared: behind a pooler the next statement may reach another session.
-    with psycopg.Connection.connect(db_url, autocommit=True, prepare_threshold=None) as conn:
+    with psycopg.Connection.connect(db_url, autocommit=True) as conn:
         while (rows := conn.execute(statement).fetchall()) != [(wanted,)]:
             assert monotonic() < deadline, rows
             pause()

@@ -17,7 +17,7 @@ SMALL_BATCHES = TopicSettings(batch_records_max=7)
 
 
 def connected(url: str) -> psycopg.Connection[tuple[Any, ...]]:
-    return psycopg.Connection.connect(url, prepare_threshold=None)  # may lead through a pooler
+    return psycopg.Connection.connect(url)
 
 
 def publish(tl: Client, conn: psycopg.Connection[Any], name: str, *counts: int, key: str | None = None) -> int:
