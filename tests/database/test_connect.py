@@ -184,3 +184,25 @@ def test_a_connection_is_replaced_when_it_is_old(db_url: str) -> None:
         with psycopg.connect(db_url, autocommit=True) as connection:
             ours = "select count(*) from pg_stat_activity where datname = current_database() and application_name = %s"
             wait_until(lambda: connection.execute(ours, ["trunkline"]).fetchone() == (0,))
+
+
+@pytest.mark.direct("the sessions on the server are the pooler's, which keeps them")
+def test_a_connection_is_replaced_when_it_has_read_many_topics(db_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its server process keeps plans for each: a reader of very many would make it large."""
+    monkeypatch.setattr("trunkline.client.sync.connection.SEGMENTS_KNOWN_MAX", 3)
+    ours = "select pid from pg_stat_activity where datname = current_database() and application_name = 'trunkline'"
+    with (
+        trunkline.connect(db_url, settings=ClientSettings(connections_max=1)) as tl,
+        psycopg.connect(db_url, autocommit=True) as connection,
+    ):
+        for n in range(4):
+            tl.create_topic(f"topic-{n}")
+        for _ in range(10):
+            tl.read("topic-0")
+        before = connection.execute(ours).fetchall()
+        assert len(before) == 1
+        for n in range(1, 4):
+            assert connection.execute(ours).fetchall() == before
+            tl.read(f"topic-{n}")
+        wait_until(lambda: connection.execute(ours).fetchall() == [])
+        tl.read("topic-0")

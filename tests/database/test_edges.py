@@ -187,3 +187,16 @@ def test_an_upgrade_waits_for_a_roll_that_is_under_way(connection: psycopg.Conne
     assert append(connection) == [3]
     connection.execute(ROLL)
     assert append(connection) == [5]
+
+
+def test_nothing_is_left_of_a_segment_that_was_dropped(connection: psycopg.Connection[Any]) -> None:
+    """Neither its table nor one of its routines; the next one has the same."""
+    connection.execute("select trunkline.segment_roll(1, true)")
+    routines = "select proname from pg_proc where proname ~ '^segment_[0-9]+_' order by proname"
+    made = [f"segment_{n}_{kind}" for n in (1, 2) for kind in ("append", "read", "take")]
+    assert [name for (name,) in connection.execute(routines)] == made
+    connection.execute("select trunkline.topic_delete(name) from trunkline.topic")
+    for segment_id in (1, 2):
+        connection.execute("select trunkline.segment_drop(%s)", [segment_id])
+    assert connection.execute(routines).fetchall() == []
+    assert connection.execute("select to_regclass('trunkline.segment_1')").fetchone() == (None,)

@@ -158,6 +158,40 @@ def test_a_long_run_is_read_in_pieces_and_loses_nothing(db_url: str, pieces: lis
         assert [record.offset for record in some.cut(110, 120)] == list(range(110, 120))
 
 
+@pytest.mark.parametrize("pieces", RUNS.values(), ids=RUNS)
+def test_a_segment_reads_the_same_when_a_newer_one_follows(db_url: str, pieces: list[tuple[int, str, str]]) -> None:
+    """The newest segment of a partition is read by plans that are kept, older ones by statements that leave nothing."""
+    with trunkline.connect(db_url) as tl:
+        tl.create_topic("orders")
+        with psycopg.connect(db_url, autocommit=True) as connection:
+            for count, further, more in pieces:
+                connection.execute(
+                    f"select trunkline.log_publish('orders', ('m-' || n)::bytea{more}{further}) "
+                    f"from generate_series(1, {count}) n"
+                )
+            seen = []
+            for is_newest in (True, False):
+                if not is_newest:
+                    connection.execute("select trunkline.segment_roll(open_segment_id, true) from trunkline.topic")
+                    tl.publish("orders", b"in the next one")
+                places = connection.execute(
+                    "select p.next_first is null from trunkline.log_place(1, 0, 1) p"
+                ).fetchall()
+                assert places == [(is_newest,)]
+                seen.append(
+                    [
+                        connection.execute(
+                            "select r.* from trunkline.log_read(1, 0, %s, %s, %s, %s, false) r",
+                            [start, count - start + 1, bytes_max, merged],
+                        ).fetchall()
+                        for merged in (True, False)
+                        for bytes_max in (1, 20_000, 1 << 30)
+                        for start, count in ((1, sum(n for n, _, _ in pieces)), (60, 140))
+                    ]
+                )
+            assert seen[0] == seen[1]
+
+
 def test_few_single_records_come_as_they_are(db_url: str) -> None:
     """Under 64 of them a run is not worth its while, and batches keep what belongs to each."""
     with trunkline.connect(db_url) as tl:

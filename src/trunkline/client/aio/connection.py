@@ -62,6 +62,7 @@ class ServerConnection(AsyncConnection[Row]):
     _ready_segments: set[int]
     _ready_tables: set[int]
     _array_loaders: dict[int, Callable[[Buffer], Any]]
+    _topics_read: set[int]
     _ready_to_read: bool = False
     _ready_to_commit: bool = False
     _ready_for_queues: bool = False
@@ -202,6 +203,7 @@ class ServerConnection(AsyncConnection[Row]):
         """Call log_read; its rows. As ``call``, but batches become Python's while the next ones are still coming."""
         if self.pooled:
             return await self.call(protocol.READ, values)
+        self._topics_read.add(values[0])
         try:
             if not self._ready_to_read:
                 await self._prepare(b"read", protocol.READ_PREPARED, protocol.READ_TYPES)
@@ -312,17 +314,17 @@ class ServerConnection(AsyncConnection[Row]):
             raise translate(error) from error
 
     def is_worn(self, age_s: float) -> bool:
-        """Whether it should be replaced: its server process keeps half a megabyte for each segment it has written."""
-        return (
-            monotonic() - self.opened_at > age_s
-            or len(self._ready_segments) + len(self._ready_tables) > SEGMENTS_KNOWN_MAX
-        )
+        """Whether it should be replaced: its server process keeps half a megabyte for each segment it has written, and
+        nearly as much for each that it has read while it was the newest of its topic."""
+        known = len(self._ready_segments) + len(self._ready_tables) + len(self._topics_read)
+        return known > SEGMENTS_KNOWN_MAX or monotonic() - self.opened_at > age_s
 
     async def greet(self, settings: ClientSettings) -> None:
         """Learn who the server is, refuse one we cannot work with, and set the session up."""
         arrays.register(self)
         self._ready_segments = set()
         self._ready_tables = set()
+        self._topics_read = set()
         self.opened_at = monotonic()
         self.adapters.register_dumper(int, Int8BinaryDumper)
         self.lock_timeout_s = settings.lock_wait_s

@@ -18,7 +18,7 @@ union all
 select 'function ' || p.oid::regprocedure::text,
     case when p.proname = 'lock_class' then 'chosen at install' else pg_get_functiondef(p.oid) end
 from pg_catalog.pg_proc p
-where p.pronamespace = 'trunkline'::regnamespace and p.proname !~ '^(segment_[0-9]+_(append|take)|claim_[0-9]+_(ready|take|settle|step))$'
+where p.pronamespace = 'trunkline'::regnamespace and p.proname !~ '^(segment_[0-9]+_(append|read|take)|claim_[0-9]+_(ready|take|settle|step))$'
 union all
 select 'trigger ' || t.tgrelid::regclass::text || '.' || t.tgname, pg_get_triggerdef(t.oid) || ' ' || t.tgenabled::text
 from pg_catalog.pg_trigger t join pg_catalog.pg_class c on c.oid = t.tgrelid
@@ -27,7 +27,7 @@ union all
 select 'privilege ' || p.oid::regprocedure::text, 'not for public'
 from pg_catalog.pg_proc p
 where p.pronamespace = 'trunkline'::regnamespace and not has_function_privilege('public', p.oid, 'execute')
-    and p.proname !~ '^(segment_[0-9]+_(append|take)|claim_[0-9]+_(ready|take|settle|step))$'
+    and p.proname !~ '^(segment_[0-9]+_(append|read|take)|claim_[0-9]+_(ready|take|settle|step))$'
 union all
 select 'type ' || t.oid::regtype::text, string_agg(a.attname || ' ' || a.atttypid::regtype, ', ' order by a.attnum)
 from pg_catalog.pg_type t join pg_catalog.pg_class c on c.oid = t.typrelid and c.relkind = 'c'

@@ -15,7 +15,7 @@ create function trunkline.log_read(
 returns setof trunkline.batch_row
 language plpgsql volatile security definer
 set search_path = pg_catalog, trunkline, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
     stop      bigint;             -- the first offset that is not asked for
@@ -34,7 +34,10 @@ declare
     blocked   bigint;             -- where it meets something else
     is_single boolean;            -- and whether that is a batch of one record, with more than a payload
     before    bigint;
+    is_newest boolean;            -- whether the partition goes on in no later segment
+    batches   refcursor;
     pieces    refcursor;
+    answer    refcursor;
     merge_at  bigint := case when merge_small then start end;    -- from where on a run is looked for
 begin
     if max_records is null or max_records < 1 or bytes_max is null or bytes_max < 1 then
@@ -43,22 +46,15 @@ begin
     stop := least(start, 9223372036854775807 - max_records) + max_records;
     place := trunkline.log_place(topic_id, partition, start);
     loop
+        is_newest := place.next_first is null;
         reached := null;
         ended := false;
         is_run := false;
         begin
-            -- From the batch that holds the offset, or ends before it, on. Arrays come as they lie in the table, most of
-            -- them as references; what is not returned is never fetched.
-            for batch in execute format(
-                'select b.first_offset, b.record_count, b.append_time, b.batch_id, b.keys, b.payloads,
-                     b.header_counts, b.header_names, b.header_values,
-                     b.transaction_id, b.transaction_ordinal, b.transaction_count,
-                     null::timestamptz[], null::bytea, null::integer[], b.byte_count::bigint
-                 from trunkline.%1$I b
-                 where b.partition = $1 and b.first_offset < $3 and b.first_offset >= coalesce((
-                     select x.first_offset from trunkline.%1$I x
-                     where x.partition = $1 and x.first_offset <= $2 order by x.first_offset desc limit 1), $2)
-                 order by b.first_offset', 'segment_' || place.segment_id) using partition, here, stop loop
+            batches := trunkline.segment_open(place.segment_id, is_newest, 'batches', partition, here, stop, null);
+            loop
+                fetch batches into batch;
+                exit when not found;
                 if batch.first_offset <> reached or batch.first_offset > here then
                     perform trunkline.log_raise_gap(place.segment_id, partition, coalesce(reached, here));
                 end if;
@@ -73,14 +69,16 @@ begin
                             batch.record_count := 0;
                             return next batch;
                         end if;
+                        close batches;
                         return;
                     elsif here >= merge_at and batch.record_count = 1 and batch.byte_count < 2048 then
                         merge_at := null;
                         limited := greatest(batch.byte_count * 4, 2048);
                         if least(stop - here, bytes / limited) >= 64 then
-                            execute format('select b.record_count = 1 from trunkline.%I b
-                                where b.partition = $1 and b.first_offset = $2', 'segment_' || place.segment_id)
-                                into is_run using partition, here + 63;
+                            answer := trunkline.segment_open(
+                                place.segment_id, is_newest, 'is_run', partition, here + 63, null, null);
+                            fetch answer into is_run;
+                            close answer;
                             exit when is_run;
                         end if;
                     end if;
@@ -89,8 +87,12 @@ begin
                     bytes := bytes - batch.byte_count;
                 end if;
             end loop;
-        exception when undefined_table then
+            close batches;
+        exception when undefined_table or undefined_function or internal_error then
             -- Dropped after the catalogue was read: what it says now is an error, or a shorter answer.
+            if sqlstate = 'XX000' and sqlerrm not like 'cache lookup failed for %' then
+                raise;
+            end if;
             if here > start then
                 return;
             end if;
@@ -106,8 +108,8 @@ begin
             goal := least(run_stop, here + bytes / limited, here + 16384);
             exit when goal < here + 64;
             -- A row at a time, as each takes more memory than the processor's cache should lose.
-            open pieces no scroll for execute trunkline.segment_merge(place.segment_id, has_more)
-                using partition, here, goal, limited;
+            pieces := trunkline.segment_open(place.segment_id, is_newest,
+                case when has_more then 'full_runs' else 'runs' end, partition, here, goal, limited);
             loop
                 fetch pieces into batch;
                 exit when not found or batch.first_offset <> here or (here = before and batch.record_count < 64);
@@ -119,13 +121,11 @@ begin
             continue when here = goal;
             -- The log ends, or what is looked for stands next: keys or headers, which the following are likely to have
             -- too, or another kind of batch.
-            execute format(
-                'select b.first_offset, b.record_count = 1 and b.byte_count <= $4 from trunkline.%I b
-                 where b.partition = $1 and b.first_offset >= $2 and b.first_offset < $3
-                     and (b.record_count <> 1 or b.byte_count > $4
-                         or not $5 and (b.keys is not null or b.header_counts is not null))
-                 order by b.first_offset limit 1', 'segment_' || place.segment_id)
-                into blocked, is_single using partition, here, least(goal, here + 256), limited, has_more;
+            answer := trunkline.segment_open(place.segment_id, is_newest,
+                case when has_more then 'end_of_full_run' else 'end_of_run' end,
+                partition, here, least(goal, here + 256), limited);
+            fetch answer into blocked, is_single;
+            close answer;
             exit when blocked is null;
             if is_single then
                 has_more := true;

@@ -50,6 +50,7 @@ begin
             alter header_counts set statistics 0, alter header_names set statistics 0,
             alter header_values set statistics 0', table_name);
     perform trunkline.outbox_define(segment_id);
+    perform trunkline.segment_define_read(segment_id);
     -- The one before it learns that it is no longer the open one.
     perform trunkline.segment_define(s.segment_id) from (
         select x.segment_id from trunkline.segment x

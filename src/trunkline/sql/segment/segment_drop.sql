@@ -24,6 +24,7 @@ begin
     execute format('drop table if exists trunkline.%I', 'segment_' || segment_id);
     execute format('drop function if exists trunkline.%I', 'segment_' || segment_id || '_append');
     execute format('drop procedure if exists trunkline.%I', 'segment_' || segment_id || '_take');
+    execute format('drop procedure if exists trunkline.%I', 'segment_' || segment_id || '_read');
     delete from trunkline.segment s where s.segment_id = segment_drop.segment_id;
     return true;
 end $$;

@@ -1,0 +1,22 @@
+-- Opens what a read asks one segment (segment_query). Whoever reads the newest segment of a partition asks the same again
+-- and again: there it is done by the segment's procedure, whose plans are cached. An older one is walked through once, by
+-- statements that leave no plan behind in the server's process.
+-- grants: none
+create function trunkline.segment_open(
+    segment_id integer, is_newest boolean, kind text,
+    partition integer, here bigint, stop bigint, bytes_max bigint)
+returns refcursor
+language plpgsql volatile
+as $$
+declare
+    found_rows refcursor;
+begin
+    if is_newest then
+        execute 'call trunkline.segment_' || segment_id || '_read($1, $2, $3, $4, $5, null)'
+            into found_rows using partition, here, stop, bytes_max, kind;
+    else
+        open found_rows no scroll for execute trunkline.segment_query(segment_id, kind)
+            using partition, here, stop, bytes_max;
+    end if;
+    return found_rows;
+end $$;
