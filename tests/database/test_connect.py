@@ -189,7 +189,8 @@ def test_a_connection_is_replaced_when_it_is_old(db_url: str) -> None:
 @pytest.mark.direct("the sessions on the server are the pooler's, which keeps them")
 def test_a_connection_is_replaced_when_it_has_read_many_topics(db_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its server process keeps plans for each: a reader of very many would make it large."""
-    monkeypatch.setattr("trunkline.client.sync.connection.SEGMENTS_KNOWN_MAX", 3)
+    monkeypatch.setattr("trunkline.client.sync.connection.SEGMENTS_KNOWN_MAX", 1)
+    monkeypatch.setattr("trunkline.client.sync.connection.TOPICS_A_SEGMENT", 2)
     ours = "select pid from pg_stat_activity where datname = current_database() and application_name = 'trunkline'"
     with (
         trunkline.connect(db_url, settings=ClientSettings(connections_max=1)) as tl,

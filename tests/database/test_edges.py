@@ -189,6 +189,65 @@ def test_an_upgrade_waits_for_a_roll_that_is_under_way(connection: psycopg.Conne
     assert append(connection) == [5]
 
 
+def test_an_upgrade_waits_for_a_drop_that_is_under_way(connection: psycopg.Connection[Any], db_url: str) -> None:
+    """Both drop routines of segments: neither meets one that the other has dropped."""
+    connection.execute(ROLL)
+    append(connection)
+    connection.execute("select trunkline.segment_seal(1)")
+    connection.execute("select trunkline.topic_alter(name, '{\"retention_bytes\": 0}') from trunkline.topic")
+    connection.execute("select trunkline.retention_release(1)")
+    with psycopg.connect(db_url) as dropping:
+        dropping.execute("select trunkline.segment_drop(1)")
+        upgrading = threading.Thread(target=upgrade, args=[db_url])
+        upgrading.start()
+        waiting = "select from pg_locks where not granted and relation = 'trunkline.segment'::regclass"
+        while connection.execute(waiting, prepare=False).fetchone() is None:
+            assert upgrading.is_alive()
+        dropping.commit()
+        upgrading.join()
+    assert connection.execute("select to_regproc('trunkline.segment_1_read')").fetchone() == (None,)
+    connection.execute("select 'trunkline.segment_2_read'::regproc, 'trunkline.log_read'::regproc")
+    append(connection)
+
+
+READ_ALL = "select sum(record_count), max(first_offset) from trunkline.log_read(1, 0, 1, 1000, 1000000, true, false)"
+
+
+def test_a_snapshot_that_is_older_than_a_seal_and_an_upgrade_reads_on(
+    connection: psycopg.Connection[Any], db_url: str
+) -> None:
+    """It takes the segment for the newest, whose routines are gone; its table is there."""
+    append(connection)
+    with psycopg.connect(db_url) as keeper:
+        keeper.execute("set transaction isolation level repeatable read")
+        before = keeper.execute(READ_ALL).fetchone()
+        connection.execute(ROLL)
+        append(connection)
+        connection.execute("select trunkline.segment_seal(1)")
+        upgrade(db_url)
+        assert connection.execute("select to_regproc('trunkline.segment_1_read')").fetchone() == (None,)
+        assert keeper.execute(READ_ALL).fetchone() == before
+    after = connection.execute(READ_ALL).fetchone()
+    assert before is not None
+    assert after is not None
+    assert after[0] == 2 * before[0]
+
+
+@pytest.mark.parametrize("state", ["XX000", "XX001", "XX002", "57014"])
+def test_what_is_wrong_with_a_segment_is_not_taken_for_its_end(connection: psycopg.Connection[Any], state: str) -> None:
+    """Damaged data least of all: an answer that is too short would look like the end of the log."""
+    append(connection)
+    connection.execute(ROLL)
+    append(connection)
+    connection.execute(
+        "create or replace procedure trunkline.segment_2_read(integer, bigint, bigint, bigint, kind text,"
+        " inout found_rows refcursor) language plpgsql as $$ begin"
+        f" raise exception 'invalid page in block 3' using errcode = '{state}'; end $$"
+    )
+    assert refused(connection, READ_ALL) == state
+    assert refused(connection, "select * from trunkline.log_read(1, 0, 3, 1, 1)") == state
+
+
 def test_nothing_is_left_of_a_segment_that_was_dropped(connection: psycopg.Connection[Any]) -> None:
     """Neither its table nor one of its routines; the next one has the same."""
     connection.execute("select trunkline.segment_roll(1, true)")

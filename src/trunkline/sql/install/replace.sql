@@ -1,5 +1,5 @@
 -- Functions are replaced as a whole: what the older version had and this one has not goes too. Those of segments are
--- made again at the end; who changes them elsewhere holds the topic's lock. Those of triggers are replaced where they
+-- made again at the end; who makes them elsewhere holds the topic's lock, who drops them has locked their row. Those of triggers are replaced where they
 -- stand: tables hang on them.
 do $do$
 declare
@@ -7,6 +7,8 @@ declare
 begin
     if to_regproc('trunkline.topic_lock') is not null then
         perform trunkline.topic_lock(t.topic_id) from trunkline.topic t order by t.topic_id;
+        -- Nor does anybody drop routines of segments meanwhile, or of one that it has begun with.
+        lock table trunkline.segment in exclusive mode;
     end if;
     for old in select p.oid::regprocedure as signature from pg_catalog.pg_proc p
         where p.pronamespace = 'trunkline'::regnamespace and p.prorettype <> 'trigger'::regtype loop

@@ -88,11 +88,8 @@ begin
                 end if;
             end loop;
             close batches;
-        exception when undefined_table or undefined_function or internal_error then
+        exception when undefined_table then
             -- Dropped after the catalogue was read: what it says now is an error, or a shorter answer.
-            if sqlstate = 'XX000' and sqlerrm not like 'cache lookup failed for %' then
-                raise;
-            end if;
             if here > start then
                 return;
             end if;
@@ -143,7 +140,7 @@ begin
             perform trunkline.log_raise_outside(topic_id, partition, start);
         elsif not ended then
             -- A partition that has moved on leaves a closing row, in the transaction that says so.
-            if place.next_first is not null then
+            if not is_newest then
                 perform trunkline.log_raise_gap(place.segment_id, partition, here);
             end if;
             return;

@@ -1,4 +1,4 @@
--- Makes a topic's next segment: its table, its function, its catalogue row. Partitions move there one by one.
+-- Makes a topic's next segment: its table, its routines, its catalogue row. Partitions move there one by one.
 -- lz4 is used where the server has it. The arrays get no statistics: nobody plans by them, and sampling them
 -- would read every batch.
 -- errors: TL004 when the database has 2,000 segments

@@ -12,11 +12,19 @@ declare
     found_rows refcursor;
 begin
     if is_newest then
-        execute 'call trunkline.segment_' || segment_id || '_read($1, $2, $3, $4, $5, null)'
-            into found_rows using partition, here, stop, bytes_max, kind;
-    else
-        open found_rows no scroll for execute trunkline.segment_query(segment_id, kind)
-            using partition, here, stop, bytes_max;
+        begin
+            execute 'call trunkline.segment_' || segment_id || '_read($1, $2, $3, $4, $5, null)'
+                into found_rows using partition, here, stop, bytes_max, kind;
+            return found_rows;
+        exception when undefined_function or internal_error then
+            -- Gone: an old snapshot takes a segment for the newest which was sealed since. Its table may be there. Nothing
+            -- else is to be hidden: internal_error stands for all of its class, data that is damaged among them.
+            if sqlstate <> '42883' and sqlerrm not like 'cache lookup failed for function %' then
+                raise;
+            end if;
+        end;
     end if;
+    open found_rows no scroll for execute trunkline.segment_query(segment_id, kind)
+        using partition, here, stop, bytes_max;
     return found_rows;
 end $$;
