@@ -11,15 +11,13 @@ import psycopg
 import pytest
 
 import trunkline.aio
+from tests.aio.orders import EVERYTHING_S, receive_all, send_all, set_up
 from tests.aio.shim import at_once
 from tests.concurrency.proxy import Fault, Proxy, as_if_direct
 from tests.portable.places import place
 from trunkline import Message, errors
 from trunkline.aio import AsyncClient, AsyncConsumer, AsyncDelivery, AsyncQueue
-from trunkline.portable import AsyncReceivedMessage, AsyncSubscription
 from trunkline.records import Record
-
-EVERYTHING_S = 30.0
 
 
 @pytest.fixture
@@ -29,25 +27,6 @@ def proxied(direct_url: str) -> Iterator[tuple[Proxy, str]]:
     assert port is not None
     with Proxy(port) as proxy:
         yield proxy, proxy.url(direct_url)
-
-
-async def set_up(db_url: str, *, partitions: int = 1, **queue: object) -> None:
-    async with trunkline.aio.connect(db_url) as tl:
-        await tl.create_topic("orders", partitions=partitions)
-        if queue.get("dead_letter"):
-            await tl.create_topic(str(queue["dead_letter"]))
-        async with tl.queue("orders", "emails", **queue):  # type: ignore[arg-type]
-            pass
-        await tl.create_group("billing", "orders")
-
-
-async def send_all(url: str, *bodies: bytes, key: str | None = None) -> list[str]:
-    async with trunkline.aio.open_topic(url) as topic:
-        return [await topic.send(Message(body, key=key)) for body in bodies]
-
-
-async def receive_all(subscription: AsyncSubscription, count: int) -> list[AsyncReceivedMessage]:
-    return [await subscription.receive(wait_s=EVERYTHING_S) for _ in range(count)]
 
 
 # -- topics --
@@ -130,105 +109,6 @@ async def test_topics_and_subscriptions_of_one_server_share_its_connections(dire
             pass
 
 
-async def test_subscriptions_of_one_queue_share_its_reader(db_url: str) -> None:
-    """Goal: they claim and acknowledge in the same calls, unless one reads otherwise. Method: their readers."""
-    await set_up(db_url, ack_deadline_s=60)
-    url = place(db_url, "orders", queue="emails")
-
-    async def opened(bytes_max: int = 100_000) -> tuple[AsyncSubscription, AsyncQueue]:
-        subscription = await trunkline.aio.open_subscription(url, prefetch_max=0, prefetch_bytes_max=bytes_max)
-        return subscription, subscription.as_(AsyncQueue)
-
-    (first, one), (second, two), (third, three) = await opened(), await opened(), await opened(1_000)
-    assert one is two
-    assert one is not three
-    async with trunkline.aio.connect(db_url) as tl:
-        await tl.publish_many("orders", [b"%d" % number for number in range(6)])
-    mine, others = await receive_all(first, 3), await receive_all(second, 3)
-    assert sorted(each.body for each in mine + others) == [b"%d" % number for number in range(6)]
-    await first.close()
-    await at_once(*[each.ack for each in others])
-    await second.close()
-    fourth, four = await opened()
-    assert four is not one
-    # What the first had in hand is held until its deadline.
-    with pytest.raises(errors.DeadlineExceeded):
-        await fourth.receive(wait_s=0)
-    await fourth.close()
-    await third.close()
-
-
-async def test_one_that_is_closed_ends_its_own_wait_and_no_other(db_url: str) -> None:
-    """Goal: of subscriptions that share a reader each ends for itself. Method: one waits all the time while others
-    come, wait and are closed; a message that is sent then is received by it."""
-    await set_up(db_url)
-    url = place(db_url, "orders", queue="emails")
-    stays = await trunkline.aio.open_subscription(url)
-
-    async def waits() -> list[bytes]:
-        return [(await stays.receive(wait_s=EVERYTHING_S)).body]
-
-    async def comes_and_goes() -> list[bytes]:
-        for _ in range(5):
-            leaves = await trunkline.aio.open_subscription(url)
-
-            async def is_ended(leaves: AsyncSubscription = leaves) -> bool:
-                try:
-                    await leaves.receive(wait_s=EVERYTHING_S)
-                except errors.Closed:
-                    return True
-                return False
-
-            async def close(leaves: AsyncSubscription = leaves) -> bool:
-                await leaves.close()
-                return True
-
-            assert await at_once(is_ended, close) == [True, True]
-        await send_all(place(db_url, "orders"), b"late")
-        return []
-
-    assert await at_once(waits, comes_and_goes) == [[b"late"], []]
-    await stays.close()
-
-
-async def test_what_came_for_one_who_left_goes_to_others_at_once(db_url: str) -> None:
-    """Goal: who shares a reader and is closed while messages are on their way strands none. Method: the driver's calls
-    in the order in which the library makes them then: receive, close, release."""
-    await set_up(db_url, ack_deadline_s=600)
-    url = place(db_url, "orders", queue="emails")
-    async with (
-        trunkline.aio.open_subscription(url) as stays,
-        trunkline.aio.open_subscription(url) as leaves,
-        trunkline.aio.connect(db_url) as tl,
-    ):
-        await tl.publish_many("orders", [b"1", b"2"])
-        driver = leaves._driver
-        came = await driver.receive_batch(10, 0)
-        await driver.close()
-        await driver.close()
-        await driver.release([each.ack_id for each in came])
-        got = await receive_all(stays, 2)
-        assert [(each.body, each.attempt) for each in got] == [(b"1", 1), (b"2", 1)]
-
-
-async def test_what_nobody_took_of_one_who_left_goes_to_other_readers_at_once(db_url: str) -> None:
-    """Goal: a receive that ended before it had its messages leaves none behind in a reader that others share. Method:
-    what it had claimed lies in memory; the others ask for nothing, and a reader of its own gets it after the close."""
-    await set_up(db_url, ack_deadline_s=600)
-    url = place(db_url, "orders", queue="emails")
-    async with (
-        trunkline.aio.open_subscription(url) as stays,
-        trunkline.aio.connect(db_url) as tl,
-        tl.queue("orders", "emails", prefetch=0) as other,
-    ):
-        leaves = await trunkline.aio.open_subscription(url)
-        await tl.publish_many("orders", [b"1", b"2"])
-        shared = stays.as_(AsyncQueue)
-        assert await shared._claim(shared._known(), 10)
-        await leaves.close()
-        assert [(each.payload, each.attempt) for each in await other.receive(10)] == [(b"1", 1), (b"2", 1)]
-
-
 async def test_a_receive_goes_on_where_it_is_an_acknowledgement_whose_outcome_is_unknown(db_url: str) -> None:
     """Goal: who shares a call of the server with others has no part in what is unknown of theirs: nothing that is
     received is. Method: the call in which they are together has no outcome."""
@@ -247,27 +127,6 @@ async def test_a_receive_goes_on_where_it_is_an_acknowledgement_whose_outcome_is
         await send_all(place(db_url, "orders"), b"1")
         assert (await subscription.receive(wait_s=EVERYTHING_S)).body == b"1"
         assert not unknown
-
-
-async def test_a_queue_with_attempts_is_read_by_each_subscription_alone(db_url: str) -> None:
-    """A record's last attempt is made alone: others must not stand still while one of them is at it."""
-    await set_up(db_url, dead_letter="dead", max_attempts=1)
-    url = place(db_url, "orders", queue="emails")
-    async with trunkline.aio.open_subscription(url) as one, trunkline.aio.open_subscription(url) as other:
-        assert one.as_(AsyncQueue) is not other.as_(AsyncQueue)
-        await send_all(place(db_url, "orders"), b"1", b"2")
-        first, second = await one.receive(wait_s=EVERYTHING_S), await other.receive(wait_s=EVERYTHING_S)
-        assert {first.body, second.body} == {b"1", b"2"}
-
-
-async def test_a_shared_reader_that_somebody_has_closed_is_not_handed_out_again(db_url: str) -> None:
-    await set_up(db_url)
-    url = place(db_url, "orders", queue="emails")
-    async with trunkline.aio.open_subscription(url) as one:
-        await one.as_(AsyncQueue).close()
-        async with trunkline.aio.open_subscription(url) as other:
-            await send_all(place(db_url, "orders"), b"1")
-            await (await other.receive(wait_s=EVERYTHING_S)).ack()
 
 
 # -- attributes --

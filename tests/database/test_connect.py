@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,6 +18,7 @@ import trunkline
 from tests.sync.shim import wait_until
 from trunkline import ClientSettings, errors
 from trunkline.client import target
+from trunkline.client.sync import connection, pool
 from trunkline.server import Server, start
 
 
@@ -207,3 +209,28 @@ def test_a_connection_is_replaced_when_it_has_read_many_topics(db_url: str, monk
             tl.read(f"topic-{n}")
         wait_until(lambda: connection.execute(ours).fetchall() == [])
         tl.read("topic-0")
+
+
+@pytest.mark.direct("it is another call that a batch is sent by through a pooler")
+def test_a_database_that_is_not_found_says_nothing_about_a_batch_in_doubt(
+    db_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: NotFound promises that nothing is in the log; only the server's own look at the log may say so. Method: the
+    answer to a batch is lost, and then the database cannot be found."""
+    with trunkline.connect(db_url) as tl:
+        tl.create_topic("orders", partitions=1)
+        tl.publish("orders", b"known")
+        append = connection.ServerConnection.append
+
+        def away(*_: Any, **__: Any) -> Any:
+            raise errors.NotFound('database "x" does not exist (3D000)')
+
+        def lost(own: connection.ServerConnection, *arguments: Any) -> Any:
+            append(own, *arguments)
+            own.close()
+            monkeypatch.setattr(pool, "open_connection", away)
+            raise errors.Unavailable("the connection was lost")
+
+        monkeypatch.setattr(connection.ServerConnection, "append", lost)
+        with pytest.raises(errors.OutcomeUnknown):
+            tl.publish("orders", b"x")

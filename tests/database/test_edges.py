@@ -14,6 +14,7 @@ import trunkline
 from tests.database.test_sql_functions import append
 from trunkline.client.install import upgrade
 from trunkline.errors import LogBroken, OffsetOutOfRange
+from trunkline.sql import script
 
 ROLL = "select trunkline.segment_roll(open_segment_id, true) from trunkline.topic"
 
@@ -200,7 +201,7 @@ def test_an_upgrade_waits_for_a_drop_that_is_under_way(connection: psycopg.Conne
         dropping.execute("select trunkline.segment_drop(1)")
         upgrading = threading.Thread(target=upgrade, args=[db_url])
         upgrading.start()
-        waiting = "select from pg_locks where not granted and relation = 'trunkline.segment'::regclass"
+        waiting = "select from pg_locks where not granted and locktype = 'transactionid'"
         while connection.execute(waiting, prepare=False).fetchone() is None:
             assert upgrading.is_alive()
         dropping.commit()
@@ -208,6 +209,33 @@ def test_an_upgrade_waits_for_a_drop_that_is_under_way(connection: psycopg.Conne
     assert connection.execute("select to_regproc('trunkline.segment_1_read')").fetchone() == (None,)
     connection.execute("select 'trunkline.segment_2_read'::regproc, 'trunkline.log_read'::regproc")
     append(connection)
+
+
+def test_a_publish_that_moves_its_partition_and_an_upgrade_do_not_wait_for_each_other(
+    connection: psycopg.Connection[Any], db_url: str
+) -> None:
+    """It looks at the row of the open segment; when it waited, the functions that it was in were gone afterwards."""
+    append(connection)
+    connection.execute(ROLL)
+    connection.execute("set lock_timeout = '2s'")
+    with psycopg.connect(db_url) as upgrading:
+        upgrading.execute(script.install_script(script.schema_version()).encode())
+        assert append(connection) == [3]
+    connection.execute(ROLL)
+    with psycopg.connect(db_url) as publishing, psycopg.connect(db_url) as upgrading:
+        assert append(publishing) == [5]
+        brief = script.install_script(script.schema_version()).replace("lock_timeout = '30s'", "lock_timeout = '2s'")
+        upgrading.execute(brief.encode())
+
+
+def test_a_segment_that_is_sealed_needs_its_plans_no_more(connection: psycopg.Connection[Any]) -> None:
+    """An upgrade drops routines in one transaction, with a lock for each: 2,000 segments have to fit."""
+    append(connection)
+    connection.execute(ROLL)
+    connection.execute("select 'trunkline.segment_1_read'::regproc")
+    connection.execute("select trunkline.segment_seal(1)")
+    assert connection.execute("select to_regproc('trunkline.segment_1_read')").fetchone() == (None,)
+    assert connection.execute(READ_ALL).fetchone() == (2, 1)
 
 
 READ_ALL = "select sum(record_count), max(first_offset) from trunkline.log_read(1, 0, 1, 1000, 1000000, true, false)"

@@ -100,10 +100,10 @@ def test_a_buffer_hands_out_in_order_what_has_been_read() -> None:
     assert found.take(10) == [5]
     assert found.take(10) == []
     (unread,) = found.next_pieces(10)
-    found.fill(unread, [batch(8, 4)])
+    found.fill([unread], [batch(8, 4)])
     assert found.take(10) == [10, 11]
     (unread,) = found.next_pieces(10)
-    found.fill(unread, [batch(12, 1), batch(13, 5)])
+    found.fill([unread], [batch(12, 1), batch(13, 5)])
     assert found.take(10) == [12, 13]
     assert len(found) == 0
     assert all(held.standing(offset) == "open" for offset in (1, 2, 5, 10, 11, 12, 13))
@@ -113,14 +113,33 @@ def test_what_retention_took_is_left_out() -> None:
     held, found = claim(), buffer()
     found.add(held, [(1, 6)], None)
     (unread,) = found.next_pieces(1)
-    found.fill(unread, [batch(4, 9)])
-    found.fill(unread, [batch(4, 9)])
+    found.fill([unread], [batch(4, 9)])
+    found.fill([unread], [batch(4, 9)])
     assert found.take(10) == [4, 5]
     found.add(held, [(7, 9)], None)
     (unread,) = found.next_pieces(1)
-    found.drop(unread)
-    found.drop(unread)
+    found.fill([unread], [])
+    assert found.unread_run(unread) == []
+    found.fill([unread], [])
     assert found.take(10) == []
+
+
+def test_what_is_read_together_stands_together() -> None:
+    """Pieces one behind the other in one partition are read at once, as far as the answer goes; what has gone from
+    before it is left out, and what is behind it is read later."""
+    held, other, found = claim(1), Claim(8, 1, 2, 5, attempt=1, held_from=0.0, held_s=60.0), buffer()
+    found.add(held, [(1, 3), (3, 6), (6, 9), (10, 12)], None)
+    found.add(other, [(12, 14)], None)
+    pieces = found.next_pieces(100)
+    run = found.unread_run(pieces[0])
+    assert [(each.first, each.end) for each in run] == [(1, 3), (3, 6), (6, 9)]
+    assert [(each.first, each.end) for each in found.unread_run(pieces[3])] == [(10, 12)]
+    found.fill(run, [batch(4, 3)])
+    assert found.take(100) == [4, 5, 6]
+    (unread,) = found.next_pieces(1)
+    assert (unread.first, unread.end) == (7, 9)
+    found.fill(found.unread_run(unread), [])
+    assert [(each.first, each.end) for each in found.next_pieces(100)] == [(10, 12), (12, 14)]
 
 
 def test_what_is_lost_or_given_back_is_not_handed_out() -> None:

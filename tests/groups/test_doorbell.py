@@ -19,7 +19,7 @@ from tests.aio.shim import wait_until as until
 from tests.concurrency.sessions import wait_until
 from tests.groups.fleet import shown
 from tests.groups.scene import DOORBELLS, Admin, read
-from trunkline import ClientSettings
+from trunkline import ClientSettings, TopicSettings
 from trunkline.client.aio.doorbell import RING_INTERVAL_S, RING_PAUSE_MAX_S, RING_SHARE
 from trunkline.client.aio.doorbell import Ringer as AsyncRinger
 from trunkline.client.sync import watch
@@ -131,6 +131,48 @@ def test_a_ring_for_a_topic_reaches_partitions_that_its_sender_does_not_know(db_
             wait_until(lambda: consumer.poll() == [] and added in tl._watch._listening, "it hears of what was added")
             for number in range(3):
                 publisher.execute("select trunkline.log_publish('two', %s, partition => 1)", [f"{number}"])
+                ringer.ring("two")
+                assert [record.payload for record in consumer.poll(wait_s=GUARD_S)] == [b"%d" % number]
+
+
+def test_a_ring_for_a_topic_that_was_made_again_reaches_its_readers(db_url: str) -> None:
+    """Goal: who rings for a topic by its name wakes the readers of the topic that has it now. Nobody here polls."""
+    with (
+        trunkline.connect(db_url) as ringer,
+        trunkline.connect(db_url) as other,
+        trunkline.connect(db_url, settings=NEVER_POLLS) as tl,
+        psycopg.connect(db_url, autocommit=True) as publisher,
+    ):
+        other.create_topic("two")
+        ringer.ring("two")
+        other.delete_topic("two")
+        topic_id = other.create_topic("two", partitions=1).topic_id
+        with tl.consumer("two", group="h", create=True) as consumer:
+            wait_until(lambda: consumer.poll() == [] and f"trunkline_t{topic_id}_0" in tl._watch._listening, "it hears")
+            for number in range(3):
+                publisher.execute("select trunkline.log_publish('two', %s)", [f"{number}"])
+                ringer.ring("two")
+                assert [record.payload for record in consumer.poll(wait_s=GUARD_S)] == [b"%d" % number]
+            other.delete_topic("two")
+            ringer.ring("two")
+
+
+def test_a_ring_places_records_of_partitions_that_its_sender_does_not_know(db_url: str) -> None:
+    """Goal: with loose_commit_order a ring also places what waits in partitions that others have added."""
+    with (
+        trunkline.connect(db_url) as ringer,
+        trunkline.connect(db_url) as other,
+        trunkline.connect(db_url, settings=NEVER_POLLS) as tl,
+        psycopg.connect(db_url) as conn,
+    ):
+        other.create_topic("two", partitions=1, settings=TopicSettings(loose_commit_order=True))
+        ringer.ring("two")
+        added = f"trunkline_t{other.add_partitions('two', 2).topic_id}_1"
+        with tl.consumer("two", group="h", create=True) as consumer:
+            wait_until(lambda: consumer.poll() == [] and added in tl._watch._listening, "it hears of what was added")
+            for number in range(3):
+                other.publish("two", b"%d" % number, partition=1, conn=conn)
+                conn.commit()
                 ringer.ring("two")
                 assert [record.payload for record in consumer.poll(wait_s=GUARD_S)] == [b"%d" % number]
 

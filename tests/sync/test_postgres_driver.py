@@ -14,12 +14,10 @@ import pytest
 import trunkline
 from tests.concurrency.proxy import Fault, Proxy, as_if_direct
 from tests.portable.places import place
+from tests.sync.orders import EVERYTHING_S, receive_all, send_all, set_up
 from tests.sync.shim import at_once
 from trunkline import Client, Consumer, Delivery, Message, Queue, errors
-from trunkline.portable import ReceivedMessage, Subscription
 from trunkline.records import Record
-
-EVERYTHING_S = 30.0
 
 
 @pytest.fixture
@@ -29,25 +27,6 @@ def proxied(direct_url: str) -> Iterator[tuple[Proxy, str]]:
     assert port is not None
     with Proxy(port) as proxy:
         yield proxy, proxy.url(direct_url)
-
-
-def set_up(db_url: str, *, partitions: int = 1, **queue: object) -> None:
-    with trunkline.connect(db_url) as tl:
-        tl.create_topic("orders", partitions=partitions)
-        if queue.get("dead_letter"):
-            tl.create_topic(str(queue["dead_letter"]))
-        with tl.queue("orders", "emails", **queue):  # type: ignore[arg-type]
-            pass
-        tl.create_group("billing", "orders")
-
-
-def send_all(url: str, *bodies: bytes, key: str | None = None) -> list[str]:
-    with trunkline.open_topic(url) as topic:
-        return [topic.send(Message(body, key=key)) for body in bodies]
-
-
-def receive_all(subscription: Subscription, count: int) -> list[ReceivedMessage]:
-    return [subscription.receive(wait_s=EVERYTHING_S) for _ in range(count)]
 
 
 # -- topics --
@@ -130,105 +109,6 @@ def test_topics_and_subscriptions_of_one_server_share_its_connections(direct_url
             pass
 
 
-def test_subscriptions_of_one_queue_share_its_reader(db_url: str) -> None:
-    """Goal: they claim and acknowledge in the same calls, unless one reads otherwise. Method: their readers."""
-    set_up(db_url, ack_deadline_s=60)
-    url = place(db_url, "orders", queue="emails")
-
-    def opened(bytes_max: int = 100_000) -> tuple[Subscription, Queue]:
-        subscription = trunkline.open_subscription(url, prefetch_max=0, prefetch_bytes_max=bytes_max)
-        return subscription, subscription.as_(Queue)
-
-    (first, one), (second, two), (third, three) = opened(), opened(), opened(1_000)
-    assert one is two
-    assert one is not three
-    with trunkline.connect(db_url) as tl:
-        tl.publish_many("orders", [b"%d" % number for number in range(6)])
-    mine, others = receive_all(first, 3), receive_all(second, 3)
-    assert sorted(each.body for each in mine + others) == [b"%d" % number for number in range(6)]
-    first.close()
-    at_once(*[each.ack for each in others])
-    second.close()
-    fourth, four = opened()
-    assert four is not one
-    # What the first had in hand is held until its deadline.
-    with pytest.raises(errors.DeadlineExceeded):
-        fourth.receive(wait_s=0)
-    fourth.close()
-    third.close()
-
-
-def test_one_that_is_closed_ends_its_own_wait_and_no_other(db_url: str) -> None:
-    """Goal: of subscriptions that share a reader each ends for itself. Method: one waits all the time while others
-    come, wait and are closed; a message that is sent then is received by it."""
-    set_up(db_url)
-    url = place(db_url, "orders", queue="emails")
-    stays = trunkline.open_subscription(url)
-
-    def waits() -> list[bytes]:
-        return [stays.receive(wait_s=EVERYTHING_S).body]
-
-    def comes_and_goes() -> list[bytes]:
-        for _ in range(5):
-            leaves = trunkline.open_subscription(url)
-
-            def is_ended(leaves: Subscription = leaves) -> bool:
-                try:
-                    leaves.receive(wait_s=EVERYTHING_S)
-                except errors.Closed:
-                    return True
-                return False
-
-            def close(leaves: Subscription = leaves) -> bool:
-                leaves.close()
-                return True
-
-            assert at_once(is_ended, close) == [True, True]
-        send_all(place(db_url, "orders"), b"late")
-        return []
-
-    assert at_once(waits, comes_and_goes) == [[b"late"], []]
-    stays.close()
-
-
-def test_what_came_for_one_who_left_goes_to_others_at_once(db_url: str) -> None:
-    """Goal: who shares a reader and is closed while messages are on their way strands none. Method: the driver's calls
-    in the order in which the library makes them then: receive, close, release."""
-    set_up(db_url, ack_deadline_s=600)
-    url = place(db_url, "orders", queue="emails")
-    with (
-        trunkline.open_subscription(url) as stays,
-        trunkline.open_subscription(url) as leaves,
-        trunkline.connect(db_url) as tl,
-    ):
-        tl.publish_many("orders", [b"1", b"2"])
-        driver = leaves._driver
-        came = driver.receive_batch(10, 0)
-        driver.close()
-        driver.close()
-        driver.release([each.ack_id for each in came])
-        got = receive_all(stays, 2)
-        assert [(each.body, each.attempt) for each in got] == [(b"1", 1), (b"2", 1)]
-
-
-def test_what_nobody_took_of_one_who_left_goes_to_other_readers_at_once(db_url: str) -> None:
-    """Goal: a receive that ended before it had its messages leaves none behind in a reader that others share. Method:
-    what it had claimed lies in memory; the others ask for nothing, and a reader of its own gets it after the close."""
-    set_up(db_url, ack_deadline_s=600)
-    url = place(db_url, "orders", queue="emails")
-    with (
-        trunkline.open_subscription(url) as stays,
-        trunkline.connect(db_url) as tl,
-        tl.queue("orders", "emails", prefetch=0) as other,
-    ):
-        leaves = trunkline.open_subscription(url)
-        tl.publish_many("orders", [b"1", b"2"])
-        shared = stays.as_(Queue)
-        assert shared._claim(shared._known(), 10)
-        leaves.close()
-        assert [(each.payload, each.attempt) for each in other.receive(10)] == [(b"1", 1), (b"2", 1)]
-
-
 def test_a_receive_goes_on_where_it_is_an_acknowledgement_whose_outcome_is_unknown(db_url: str) -> None:
     """Goal: who shares a call of the server with others has no part in what is unknown of theirs: nothing that is
     received is. Method: the call in which they are together has no outcome."""
@@ -247,27 +127,6 @@ def test_a_receive_goes_on_where_it_is_an_acknowledgement_whose_outcome_is_unkno
         send_all(place(db_url, "orders"), b"1")
         assert subscription.receive(wait_s=EVERYTHING_S).body == b"1"
         assert not unknown
-
-
-def test_a_queue_with_attempts_is_read_by_each_subscription_alone(db_url: str) -> None:
-    """A record's last attempt is made alone: others must not stand still while one of them is at it."""
-    set_up(db_url, dead_letter="dead", max_attempts=1)
-    url = place(db_url, "orders", queue="emails")
-    with trunkline.open_subscription(url) as one, trunkline.open_subscription(url) as other:
-        assert one.as_(Queue) is not other.as_(Queue)
-        send_all(place(db_url, "orders"), b"1", b"2")
-        first, second = one.receive(wait_s=EVERYTHING_S), other.receive(wait_s=EVERYTHING_S)
-        assert {first.body, second.body} == {b"1", b"2"}
-
-
-def test_a_shared_reader_that_somebody_has_closed_is_not_handed_out_again(db_url: str) -> None:
-    set_up(db_url)
-    url = place(db_url, "orders", queue="emails")
-    with trunkline.open_subscription(url) as one:
-        one.as_(Queue).close()
-        with trunkline.open_subscription(url) as other:
-            send_all(place(db_url, "orders"), b"1")
-            other.receive(wait_s=EVERYTHING_S).ack()
 
 
 # -- attributes --

@@ -108,6 +108,12 @@ def _is_function_gone(state: str | None, primary: str) -> bool:
     return state == "XX000" and primary.startswith("cache lookup failed for function")
 
 
+def is_ours(error: TrunklineError) -> bool:
+    """Whether one of our functions in the server said it, and not the way to it: a database may be missing too."""
+    said = error.__cause__
+    return isinstance(said, psycopg.Error) and (said.sqlstate or "").startswith("TL")
+
+
 def may_pass(error: BaseException) -> bool:
     """Whether the same work may succeed later without a change: the server is away, or somebody was in the way.
 

@@ -77,6 +77,7 @@ MORE = "select partition_id from trunkline.log_more(%s, %s)"
 RING = "select pg_notify(channel, payload) from unnest(%s, %s) as ring(channel, payload)"
 RING_PREPARED = b"select pg_notify(channel, payload) from unnest($1, $2) as ring(channel, payload)"
 RING_TYPES = (1009, 1009)
+TOPIC_RING = "select trunkline.topic_ring(%s)"
 RING_SESSION = "select set_config('synchronous_commit', 'off', false)"
 """A ring is a hint: its commit need not be flushed."""
 
@@ -238,7 +239,7 @@ def partition_channel(topic_id: int, partition: int) -> str:
 
 def whole_channel(topic_id: int) -> str:
     """Where those who hold some of its partitions are told that any of them may have more: by whoever does not know
-    which, or which there are now."""
+    which, or which there are now, or has very many."""
     return f"trunkline_t{topic_id}_all"
 
 

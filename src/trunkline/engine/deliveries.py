@@ -228,29 +228,38 @@ class Buffer(Generic[T]):
     def _piece(self, claim: Claim, start: int, end: int, batch: Batch | None) -> Piece[T]:
         return Piece(claim, start, end, None if batch is None else self._make(batch, start, end, claim))
 
-    def fill(self, piece: Piece[T], batches: Iterable[Batch]) -> None:
-        """Put records into a piece that had none, as far as they were read; what is not in them was taken by retention,
-        or is read later. They may begin before it."""
-        if piece.records is not None or piece not in self._pieces:
-            return
-        filled: list[Piece[T]] = []
-        last = piece.first
-        for batch in batches:
-            start, end = max(batch.first_offset, last), min(batch.end, piece.end)
-            if start < end:
-                filled.append(self._piece(piece.claim, start, end, batch))
-                last = end
-        if last < piece.end:
-            filled.append(Piece(piece.claim, last, piece.end))
-        at = self._pieces.index(piece)
-        self._pieces.remove(piece)
-        for each in reversed(filled):
-            self._pieces.insert(at, each)
+    def unread_run(self, piece: Piece[T]) -> list[Piece[T]]:
+        """A piece that is to be read, and those behind it that can be read with it; none where it was read, or has
+        gone, meanwhile."""
+        run: list[Piece[T]] = []
+        if piece.records is None and piece in self._pieces:
+            for each in islice(self._pieces, self._pieces.index(piece), None):
+                if each.records is not None or each.claim.partition != piece.claim.partition:
+                    break
+                if run and each.first != run[-1].end:
+                    break
+                run.append(each)
+        return run
 
-    def drop(self, piece: Piece[T]) -> None:
-        """Forget a piece whose records are not to be had."""
-        if piece in self._pieces:
+    def fill(self, run: Sequence[Piece[T]], batches: Sequence[Batch]) -> None:
+        """Put what was read into pieces that had no records: ``batches``, one after the other, begin with the first
+        piece, or before it; where they begin later, or there are none, retention has taken what is missing. Pieces
+        behind the last batch are read later."""
+        read_to = batches[-1].end if batches else run[-1].end
+        for piece in run:
+            if piece.first >= read_to or piece not in self._pieces:
+                continue
+            filled: list[Piece[T]] = []
+            for batch in batches:
+                start, end = max(batch.first_offset, piece.first), min(batch.end, piece.end)
+                if start < end:
+                    filled.append(self._piece(piece.claim, start, end, batch))
+            if read_to < piece.end:
+                filled.append(Piece(piece.claim, read_to, piece.end))
+            at = self._pieces.index(piece)
             self._pieces.remove(piece)
+            for each in reversed(filled):
+                self._pieces.insert(at, each)
 
     def next_pieces(self, records_max: int) -> list[Piece[T]]:
         """The pieces that the next records are in. What belongs to claims that are lost is dropped."""

@@ -523,11 +523,12 @@ class AsyncClient:
         await self._groups.delete(name, cut_off=cut_off)
 
     async def ring(self, topic: str) -> None:
-        """Wake the readers of a topic, after publishing to it in SQL."""
-        known = await self._topics.find(check_topic_name(topic))
+        """Wake the readers of a topic, after publishing to it in SQL. Does not wait for them, nor for the server once
+        it knows the name: a ring is a hint."""
+        await self._topics.find(check_topic_name(topic))
         self._pool.check_usable()
-        unplaced = known.partition_ids if known.loose_commit_order else ()
-        self._ringer.ring_topic(known.topic_id, None, unplaced)
+        # By its name: the topic may have been made again since it was looked up, or have got partitions.
+        self._ringer.ring_named(topic)
 
     # -- retention --
 

@@ -26,8 +26,8 @@ from trunkline.settings import ClientSettings
 
 Row = tuple[Any, ...]
 SEGMENTS_KNOWN_MAX = 128
-TOPICS_A_SEGMENT = 4
-"""So many topics that are read count as one segment that is written: to plan anew costs more than the memory."""
+TOPICS_A_SEGMENT = 2
+"""So many topics that are read count as one segment that is written."""
 _APPEND_BINARY = [Format.BINARY] * len(protocol.APPEND_TYPES)
 _COMMIT_BINARY = [Format.BINARY] * len(protocol.COMMIT_TYPES)
 _READ_BINARY = [Format.BINARY] * len(protocol.READ_TYPES)
@@ -317,7 +317,7 @@ class ServerConnection(AsyncConnection[Row]):
 
     def is_worn(self, age_s: float) -> bool:
         """Whether it should be replaced: its server process keeps half a megabyte for each segment it has written, and
-        a third of that for each topic it has read."""
+        a third of that, or as much where keys and headers are read record by record, for each topic it has read."""
         known = len(self._ready_segments) + len(self._ready_tables) + len(self._topics_read) // TOPICS_A_SEGMENT
         return known > SEGMENTS_KNOWN_MAX or monotonic() - self.opened_at > age_s
 

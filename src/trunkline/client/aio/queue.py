@@ -19,7 +19,7 @@ from trunkline.client.aio.queue_calls import Claimed, QueueCalls
 from trunkline.client.aio.queue_lane import Order, Prefetch, QueueLane
 from trunkline.client.aio.queue_letters import Grave, QueueLetters, find_letters_topic
 from trunkline.client.aio.server import Server
-from trunkline.client.aio.shim import Mutex, Shield
+from trunkline.client.aio.shim import Mutex, Shield, Waiter
 from trunkline.client.aio.topics import Topics
 from trunkline.client.aio.watch import Seat, Watch
 from trunkline.engine.checks import (
@@ -145,6 +145,8 @@ class AsyncQueue:
         self._seats: list[Seat] = []
         self._idle_seats: list[Seat] = []
         self._sharing: dict[Callable[[], bool], Seat] = {}
+        self._reading: dict[Piece[AsyncDelivery], list[Waiter[bool]]] = {}
+        """Pieces that are being read, and who waits for them."""
 
     def __repr__(self) -> str:
         return f"<trunkline queue {self._wanted.name} of {self._wanted.topic}>"
@@ -332,7 +334,7 @@ class AsyncQueue:
     async def _receive(self, max_records: int, deadline: float, has_left: Callable[[], bool]) -> list[AsyncDelivery]:
         opened = await self._ready()
         found = await self._take(opened, max_records)
-        if found:
+        if found or has_left():
             return found
         if deadline <= monotonic():
             await self._claim(opened, max_records)
@@ -354,6 +356,9 @@ class AsyncQueue:
             # In this order: whatever comes after the log's ends were looked at ends the wait.
             seat.take_hints()
             ends = await self._rooms.topics.ranges(opened.topic)
+            if has_left():
+                # Nothing is claimed for him after what lay in memory was given back.
+                break
             had_records = await self._claim(opened, max_records)
             found = await self._take(opened, max_records)
             left_s = deadline - monotonic()
@@ -430,14 +435,33 @@ class AsyncQueue:
                 settlement.claim.lose()
 
     async def _read(self, opened: _Opened, piece: Piece[AsyncDelivery]) -> None:
-        batches = await opened.calls.read(
-            piece.claim.partition, piece.first, piece.end, self._wanted.prefetch.bytes_max
-        )
+        """Read a piece, and what can be read with it. One does, others who want the same wait; they look again, whatever
+        came of it."""
+        waiter: Waiter[bool] = Waiter()
         with self._mutex:
-            if batches:
-                self._buffer.fill(piece, batches)
-            else:
-                self._buffer.drop(piece)
+            waiting = self._reading.setdefault(piece, [])
+            waiting.append(waiter)
+            is_first = len(waiting) == 1
+        if not is_first:
+            await waiter.wait()
+            return
+        try:
+            await self._fill(opened, piece)
+        finally:
+            with self._mutex:
+                waiting = self._reading.pop(piece)
+            for each in waiting:
+                each.give(True)
+
+    async def _fill(self, opened: _Opened, piece: Piece[AsyncDelivery]) -> None:
+        with self._mutex:
+            run = self._buffer.unread_run(piece)
+        if run:
+            end = run[-1].end
+            bytes_max = self._wanted.prefetch.bytes_max
+            batches = await opened.calls.read(piece.claim.partition, piece.first, end, bytes_max)
+            with self._mutex:
+                self._buffer.fill(run, batches)
 
     # -- iterating --
 

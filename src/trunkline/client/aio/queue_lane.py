@@ -202,13 +202,15 @@ class QueueLane:
 
     async def _call(self, orders: list[Order]) -> None:
         """Settle and claim in one call, where there is anything to settle or to claim."""
-        gathered, asked, leaving, deadline = _gathered(orders)
-        settlements = merged(gathered)
+        leaving = [order for order in orders if order.gives_back]
         with self._buffer_mutex:
             if leaving:
                 self._is_last = self._is_last or any(order.is_last for order in leaving)
                 _note_records(leaving, len(self._buffer))
-                settlements += self._buffer.release()
+                # Its own from now on: where the call fails for another's reason, it is done again with them.
+                leaving[0].settlements = [*leaving[0].settlements, *self._buffer.release()]
+            gathered, asked, deadline = _gathered(orders)
+            settlements = merged(gathered)
             wanted = self._wanted(asked, settlements)
             _note_records(orders, asked and len(self._buffer))
         for settlement in settlements:
@@ -281,18 +283,15 @@ class QueueLane:
             order.lost = order.lost | {each.claim for grave in refused for each in grave.settlements}
 
 
-def _gathered(orders: Sequence[Order]) -> tuple[list[Settlement], int, list[Order], float]:
-    """All settlements, how many records are asked for, who gives back the buffer, and the earliest deadline."""
+def _gathered(orders: Sequence[Order]) -> tuple[list[Settlement], int, float]:
+    """All settlements, how many records are asked for, and the earliest deadline."""
     settlements: list[Settlement] = []
-    leaving: list[Order] = []
     asked, deadline = 0, orders[0].deadline
     for order in orders:
         settlements += order.settlements
         asked += order.wanted
-        if order.gives_back:
-            leaving.append(order)
         deadline = min(deadline, order.deadline)
-    return settlements, asked, leaving, deadline
+    return settlements, asked, deadline
 
 
 def _note_records(orders: Sequence[Order], count: int) -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 from trunkline.client import protocol
 from trunkline.client.arrays import EncodedArray, bytea_array, integer_array, payload_array, text_array
+from trunkline.client.failures import is_ours
 from trunkline.client.sync.connection import Row
 from trunkline.client.sync.server import Server
 from trunkline.client.sync.topics import Topics
@@ -115,7 +116,7 @@ class Appender:
                     may_be_elsewhere = segment_id not in gone
                     gone.add(segment_id)
                 failure = self._failed(error, in_doubt=in_doubt, may_be_elsewhere=may_be_elsewhere)
-                if isinstance(error, RoutingStale | ProducerExpired | NotFound):
+                if isinstance(error, RoutingStale | ProducerExpired | NotFound) and is_ours(error):
                     # The server has looked: the batch is not in the log, and must be planned anew.
                     plan, in_doubt = None, False
             self._topics.forget(self._topic_name)
@@ -186,7 +187,7 @@ class Appender:
         if error.retryable or may_be_elsewhere:
             return error
         self._topics.forget(self._topic_name)
-        if in_doubt and not isinstance(error, TooLarge | NotFound):
+        if in_doubt and not (isinstance(error, TooLarge | NotFound) and is_ours(error)):
             # Not from the function that looks for the sequence first: the batch may be in the log all the same.
             self.doubt()
             raise OutcomeUnknown(_unknown(error)) from error

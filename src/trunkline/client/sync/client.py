@@ -522,11 +522,12 @@ class Client:
         self._groups.delete(name, cut_off=cut_off)
 
     def ring(self, topic: str) -> None:
-        """Wake the readers of a topic, after publishing to it in SQL."""
-        known = self._topics.find(check_topic_name(topic))
+        """Wake the readers of a topic, after publishing to it in SQL. Does not wait for them, nor for the server once
+        it knows the name: a ring is a hint."""
+        self._topics.find(check_topic_name(topic))
         self._pool.check_usable()
-        unplaced = known.partition_ids if known.loose_commit_order else ()
-        self._ringer.ring_topic(known.topic_id, None, unplaced)
+        # By its name: the topic may have been made again since it was looked up, or have got partitions.
+        self._ringer.ring_named(topic)
 
     # -- retention --
 

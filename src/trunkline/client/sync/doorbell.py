@@ -3,7 +3,7 @@
 
 A publish does not wait for its ring, and its transaction has no part in it: NOTIFY takes a lock that all commits of
 the server share. The first ring goes out at once, then at most one every five milliseconds, with everything that has
-gathered. A ring wakes every process that listens, so the longer one takes, the longer the next one waits, and more than
+gathered. A ring wakes every process that listens to one of its channels, so the longer one takes, the longer the next one waits, and more than
 in proportion where it takes longer than it must: on a busy server, where readers have enough to do, rings
 become rare by themselves.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from time import monotonic
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,7 +21,7 @@ from trunkline.client import protocol
 from trunkline.client.arrays import EncodedArray, integer_array, text_array
 from trunkline.client.sync.connection import ServerConnection, open_connection
 from trunkline.client.sync.shim import Mutex, Service, Stop, Waker
-from trunkline.errors import TrunklineError
+from trunkline.errors import NotFound, TrunklineError
 from trunkline.settings import ClientSettings
 
 logger = logging.getLogger("trunkline")
@@ -38,6 +39,12 @@ _RINGS_MAX = 64
 """Of more partitions than this, all of a topic's readers are told at once: a ring for each would take longer."""
 
 
+class _Named(NamedTuple):
+    """A topic by its name: which one that is, and which partitions it has, the server knows when it is rung."""
+
+    topic: str
+
+
 class Ringer:
     """The rings of one client, sent on a connection of their own. Nothing is opened before the first one.
 
@@ -50,8 +57,8 @@ class Ringer:
         self._settings = msgspec.structs.replace(settings, application_name=f"{settings.application_name} ringer")
         self._mutex = Mutex()
         self._waker: Waker | None = None
-        self._pending: dict[int | str, set[int] | None] = {}
-        """Partitions of topics, by their ids, None for any; or a group's channel."""
+        self._pending: dict[int | str | _Named, set[int] | None] = {}
+        """Partitions of topics, by their ids, None for any; or a topic's name, or a group's channel."""
         self._unplaced: set[int] = set()
         self._service: Service | None = None
         self._closed = False
@@ -69,11 +76,17 @@ class Ringer:
                 self._unplaced.update(unplaced)
             self._ring(topic_id, partitions)
 
+    def ring_named(self, topic: str) -> None:
+        """Wake the readers of the topic that has this name by then. Records of it that wait for their place get it
+        first."""
+        if self._settings.ring:
+            self._ring(_Named(topic), ())
+
     def ring_group(self, group_id: int) -> None:
         """Let the members of a group look at each other."""
         self._ring(protocol.group_channel(group_id), ())
 
-    def _ring(self, what: int | str, partitions: Iterable[int] | None) -> None:
+    def _ring(self, what: int | str | _Named, partitions: Iterable[int] | None) -> None:
         with self._mutex:
             if self._closed:
                 return
@@ -82,6 +95,8 @@ class Ringer:
             if self._waker is None:
                 self._waker = Waker()
                 self._service = Service("trunkline-ringer", self._loop, wake=self._waker.wake)
+            if isinstance(what, _Named):
+                self._may_send = False  # It takes more than a ring.
             if self._may_send and self._connection is not None and not self._unplaced:
                 self._may_send = False
                 self._sent_at = monotonic()
@@ -91,7 +106,12 @@ class Ringer:
 
     def _take(self) -> list[EncodedArray]:
         pending, self._pending = self._pending, {}
-        rings = [ring for what, partitions in pending.items() for ring in _rings(what, partitions)]
+        rings = [
+            ring
+            for what, partitions in pending.items()
+            if not isinstance(what, _Named)
+            for ring in _rings(what, partitions)
+        ]
         return [text_array([channel for channel, _ in rings]), text_array([payload for _, payload in rings])]
 
     def close(self) -> None:
@@ -135,11 +155,17 @@ class Ringer:
                 began = monotonic()
                 with self._mutex:
                     unplaced, self._unplaced = self._unplaced, set()
+                    named = [each for each in self._pending if isinstance(each, _Named)]
+                    for each in named:
+                        del self._pending[each]
                 if unplaced:
                     connection.call(protocol.OUTBOX_SEQUENCE, [integer_array(sorted(unplaced))])
+                for each in named:
+                    self._ring_named(connection, each.topic)
                 with self._mutex:
-                    rings = self._take()
-                connection.call(protocol.RING, rings)
+                    rings = self._take() if self._pending else ()
+                if rings:
+                    connection.call(protocol.RING, rings)
             else:
                 self._connected().end_rings()
         except TrunklineError as error:
@@ -149,6 +175,13 @@ class Ringer:
             self._disconnect()
             return RING_AGAIN_S
         return self._pause_s(monotonic() - began)
+
+    def _ring_named(self, connection: ServerConnection, topic: str) -> None:
+        try:
+            connection.call(protocol.TOPIC_RING, [topic])
+        except NotFound as error:
+            # Deleted meanwhile. What else is to be rung has nothing to do with it.
+            logger.info("a ring for topic %s was not sent: %s", topic, error)
 
     def _pause_s(self, took_s: float) -> float:
         """How long nothing is sent after a ring that took so long. The distance to the server is no reason to wait, and

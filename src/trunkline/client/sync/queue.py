@@ -20,7 +20,7 @@ from trunkline.client.sync.queue_calls import Claimed, QueueCalls
 from trunkline.client.sync.queue_lane import Order, Prefetch, QueueLane
 from trunkline.client.sync.queue_letters import Grave, QueueLetters, find_letters_topic
 from trunkline.client.sync.server import Server
-from trunkline.client.sync.shim import Mutex, Shield
+from trunkline.client.sync.shim import Mutex, Shield, Waiter
 from trunkline.client.sync.topics import Topics
 from trunkline.client.sync.watch import Seat, Watch
 from trunkline.engine.checks import (
@@ -146,6 +146,8 @@ class Queue:
         self._seats: list[Seat] = []
         self._idle_seats: list[Seat] = []
         self._sharing: dict[Callable[[], bool], Seat] = {}
+        self._reading: dict[Piece[Delivery], list[Waiter[bool]]] = {}
+        """Pieces that are being read, and who waits for them."""
 
     def __repr__(self) -> str:
         return f"<trunkline queue {self._wanted.name} of {self._wanted.topic}>"
@@ -329,7 +331,7 @@ class Queue:
     def _receive(self, max_records: int, deadline: float, has_left: Callable[[], bool]) -> list[Delivery]:
         opened = self._ready()
         found = self._take(opened, max_records)
-        if found:
+        if found or has_left():
             return found
         if deadline <= monotonic():
             self._claim(opened, max_records)
@@ -351,6 +353,9 @@ class Queue:
             # In this order: whatever comes after the log's ends were looked at ends the wait.
             seat.take_hints()
             ends = self._rooms.topics.ranges(opened.topic)
+            if has_left():
+                # Nothing is claimed for him after what lay in memory was given back.
+                break
             had_records = self._claim(opened, max_records)
             found = self._take(opened, max_records)
             left_s = deadline - monotonic()
@@ -427,12 +432,33 @@ class Queue:
                 settlement.claim.lose()
 
     def _read(self, opened: _Opened, piece: Piece[Delivery]) -> None:
-        batches = opened.calls.read(piece.claim.partition, piece.first, piece.end, self._wanted.prefetch.bytes_max)
+        """Read a piece, and what can be read with it. One does, others who want the same wait; they look again, whatever
+        came of it."""
+        waiter: Waiter[bool] = Waiter()
         with self._mutex:
-            if batches:
-                self._buffer.fill(piece, batches)
-            else:
-                self._buffer.drop(piece)
+            waiting = self._reading.setdefault(piece, [])
+            waiting.append(waiter)
+            is_first = len(waiting) == 1
+        if not is_first:
+            waiter.wait()
+            return
+        try:
+            self._fill(opened, piece)
+        finally:
+            with self._mutex:
+                waiting = self._reading.pop(piece)
+            for each in waiting:
+                each.give(True)
+
+    def _fill(self, opened: _Opened, piece: Piece[Delivery]) -> None:
+        with self._mutex:
+            run = self._buffer.unread_run(piece)
+        if run:
+            end = run[-1].end
+            bytes_max = self._wanted.prefetch.bytes_max
+            batches = opened.calls.read(piece.claim.partition, piece.first, end, bytes_max)
+            with self._mutex:
+                self._buffer.fill(run, batches)
 
     # -- iterating --
 

@@ -13,6 +13,7 @@ from math import inf
 from time import monotonic
 from typing import cast
 
+from trunkline.client.aio.shim import give_way
 from trunkline.engine.ahead import Ahead
 from trunkline.engine.appetite import Appetite
 from trunkline.errors import Closed, DeadlineExceeded, TrunklineError
@@ -240,6 +241,9 @@ class Intake:
             self._stale = []
             while self._waiters:
                 self._waiters.popleft().give(False)
+        if True:  # ASYNC
+            # Who was given a message in the same moment releases it now: later the driver is closed.
+            await give_way()
         if unused:
             await self._release(unused)
 

@@ -31,7 +31,7 @@ class QueueSubscription:
 
     The library reads ahead, as much as its receivers handle soon; subscriptions of one queue share its reader. Not of
     an ordered queue: there giving back takes back what was claimed after it, also what nobody has asked for yet, so
-    that must lie here.
+    that must lie here. Nor of one with ``max_attempts``: a last attempt is made alone, and others would wait for it.
     """
 
     def __init__(self, lease: Lease, queue: Queue, is_shared: bool) -> None:
@@ -70,7 +70,7 @@ class QueueSubscription:
 
     def receive_batch(self, max_messages: int, wait_s: float) -> Sequence[Incoming]:
         try:
-            deliveries = self._queue.receive(max_messages)
+            deliveries = self._queue.receive_unless(max_messages, 0.0, self._has_left)
             if wait_s and not deliveries:
                 # Who waits looks where the log ends first: one more call of the server.
                 deliveries = self._queue.receive_unless(max_messages, wait_s, self._has_left)
