@@ -44,6 +44,7 @@ NAMES = {
     "AsyncCopy": "Copy",
     "AsyncCursor": "Cursor",
     "AsyncDelivery": "Delivery",
+    "AsyncSettler": "Settler",
     "AsyncDriverOpener": "DriverOpener",
     "AsyncExitStack": "ExitStack",
     "AsyncGenerator": "Generator",

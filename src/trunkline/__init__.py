@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from trunkline.client.sync.client import Client
     from trunkline.client.sync.consumer import Consumer
     from trunkline.client.sync.inbox import Inbox
-    from trunkline.client.sync.queue import Delivery, Queue
+    from trunkline.client.sync.queue import Queue
+    from trunkline.client.sync.queue_delivery import Delivery
     from trunkline.client.sync.redrive import DeadLetter, dead_letters, purge_letters, redrive
     from trunkline.engine.redriving import LetterFilter, RedriveReport
     from trunkline.portable.sync.opening import open_subscription, open_topic
@@ -103,7 +104,7 @@ _HOMES = {
     "App": "trunkline.client.sync.app",
     "Client": "trunkline.client.sync.client",
     "Consumer": "trunkline.client.sync.consumer",
-    "Delivery": "trunkline.client.sync.queue",
+    "Delivery": "trunkline.client.sync.queue_delivery",
     "Inbox": "trunkline.client.sync.inbox",
     "Queue": "trunkline.client.sync.queue",
     "DeadLetter": "trunkline.client.sync.redrive",

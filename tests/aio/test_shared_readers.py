@@ -198,8 +198,8 @@ if True:  # ASYNC
 
     @pytest.mark.parametrize("where", ["look_up", "ranges"])
     async def test_who_has_left_claims_nothing_any_more(db_url: str, where: str) -> None:
-        """Goal: a receive that goes on after the close of its subscription, and is cancelled then, leaves nothing behind
-        in a reader that others share. Method: it stands still at a call before its claim until the close is done."""
+        """Goal: a receive that goes on after the close of its subscription, and is cancelled then, leaves nothing in a
+        reader that others share. Method: it stands still at a call before its claim until the close is done."""
         await set_up(db_url, ack_deadline_s=600)
         url = place(db_url, "orders", queue="emails")
         async with (

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from psycopg import sql
 
 import trunkline
-from trunkline import Client
+from trunkline import Client, Consumer, ConsumerSettings
 from trunkline.cli.main import cli
 from trunkline.server import Server
 
@@ -125,3 +125,26 @@ def empty_url(server: Server, database_names: Iterator[str]) -> Iterator[str]:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
         yield server.database_url(name)
         connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def orders(tl: Client) -> None:
+    """Topic orders with two partitions and ten records in each."""
+    tl.create_topic("orders", partitions=2)
+    for partition in (0, 1):
+        tl.publish_many("orders", [b"x"] * 10, partition=partition)
+
+
+@pytest.fixture
+def billing(tl: Client, orders: None) -> None:
+    """Group billing, which has read nothing of orders yet."""
+    tl.create_group("billing", "orders")
+
+
+@pytest.fixture
+def reader(tl: Client, billing: None) -> Iterator[Consumer]:
+    """A living member of billing with everything in hand, and nothing committed."""
+    settings = ConsumerSettings(name="reader:1")
+    with tl.consumer("orders", group="billing", settings=settings) as consumer:
+        assert len(consumer.poll()) == 20
+        yield consumer

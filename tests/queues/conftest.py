@@ -13,7 +13,9 @@ from tests.concurrency.conftest import module_url as module_url
 from tests.concurrency.conftest import seed as seed
 from tests.concurrency.conftest import sessions as sessions
 from tests.concurrency.conftest import start_server as start_server
+from tests.concurrency.sessions import Sessions
 from tests.queues.driver import Clock, Queue
+from tests.queues.parties import Party
 
 MakeQueue = Callable[..., Queue]
 
@@ -53,3 +55,8 @@ def clock(db_url: str) -> Iterator[Clock]:
     """Time that passes only where a test says so."""
     with psycopg.connect(db_url, autocommit=True) as connection:
         yield Clock(connection)
+
+
+@pytest.fixture
+def party(queue: Queue, sessions: Sessions) -> Callable[[str], Party]:
+    return lambda name: Party(queue, sessions, name)

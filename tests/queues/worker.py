@@ -25,7 +25,8 @@ import msgspec
 
 import trunkline
 from tests.groups.worker import Notes
-from trunkline.client.sync.queue import Delivery, Queue
+from trunkline.client.sync.queue import Queue
+from trunkline.client.sync.queue_delivery import Delivery
 from trunkline.errors import ClaimLost, OutcomeUnknown, TrunklineError, Unavailable
 from trunkline.records import Message
 

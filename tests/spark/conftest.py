@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import trunkline
 import trunkline.spark
+from tests.spark.topics import Topics
 from trunkline import Client
 
 
@@ -25,3 +27,8 @@ def tl(db_url: str) -> Iterator[Client]:
     """A client of the test's own database."""
     with trunkline.connect(db_url) as client:
         yield client
+
+
+@pytest.fixture
+def topics(spark: SparkSession, tl: Client, db_url: str, tmp_path: Path) -> Topics:
+    return Topics(spark, tl, db_url, tmp_path)

@@ -14,7 +14,8 @@ from trunkline.client.aio.app import App
 from trunkline.client.aio.client import AsyncClient
 from trunkline.client.aio.consumer import AsyncConsumer
 from trunkline.client.aio.inbox import AsyncInbox
-from trunkline.client.aio.queue import AsyncDelivery, AsyncQueue
+from trunkline.client.aio.queue import AsyncQueue
+from trunkline.client.aio.queue_delivery import AsyncDelivery
 from trunkline.client.aio.redrive import dead_letters, purge_letters, redrive
 from trunkline.portable.aio import opening
 from trunkline.portable.aio.subscription import AsyncSubscription

@@ -1,10 +1,9 @@
 """How many messages a subscription asks for at a time, and when it asks ahead.
 
-It asks at a time for what its receivers handle while ``AHEAD_FETCHES`` fetches could be made, within ``AHEAD_MIN_S`` and
-``AHEAD_MAX_S``, measured while they had messages to handle: so quick receivers never wait for the broker, and slow ones
-keep nothing from others. The size moves towards that by at most
-twice as much, and not below three quarters, at each step; while nothing comes it falls. More is fetched when half of it
-is used up.
+It asks at a time for what its receivers handle while ``AHEAD_FETCHES`` fetches could be made, within ``AHEAD_MIN_S``
+and ``AHEAD_MAX_S``, measured while they had messages to handle: so quick receivers never wait for the broker, and slow
+ones keep nothing from others. The size moves towards that by at most twice as much, and not below three quarters, at
+each step; while nothing comes it falls. More is fetched when half of it is used up.
 
 Nothing here knows the time: whoever asks tells it, in seconds of one clock.
 """
@@ -19,7 +18,8 @@ AHEAD_FETCHES = 32
 """So many times as long as a fetch takes is what lies in memory: fetching is a small part of the work."""
 AHEAD_MIN_S = 0.02
 AHEAD_MAX_S = 0.5
-"""How much work is asked for at a time, at most; half as much may lie in memory by then. Long enough for any fetch, short enough to leave work for others."""
+"""How much work is asked for at a time, at most; half as much may lie in memory by then. Long enough for any fetch,
+short enough to leave work for others."""
 RECENT_S = 0.5
 """What was handled before counts as if it had taken so long: receivers that come all at once, and then not for a while,
 are no quick ones."""

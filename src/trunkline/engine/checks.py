@@ -114,6 +114,19 @@ def check_whole(name: str, value: object, *, least: int = 0, most: int = INT8_MA
     return value
 
 
+def check_switch(name: str, value: object) -> None:
+    """True or False, and nothing that counts as one of them."""
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{name} must be True or False, not {value!r}")
+
+
+def check_between(name: str, value: object, least: float, most: float) -> None:
+    """A number in a range."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not least <= value <= most:  # type: ignore[operator]
+        raise InvalidArgument(f"{name} must be a number from {least:g} to {most:g}, not {value!r}")
+
+
 def check_time(name: str, value: object) -> datetime:
     """A point in time that says its zone."""
     if not isinstance(value, datetime):
@@ -224,6 +237,7 @@ __all__ = [
     "Headers",
     "Key",
     "check_attributes",
+    "check_between",
     "check_delay",
     "check_group_name",
     "check_headers",
@@ -233,6 +247,7 @@ __all__ = [
     "check_queue_name",
     "check_seconds",
     "check_start",
+    "check_switch",
     "check_time",
     "check_topic_name",
     "check_topic_names",

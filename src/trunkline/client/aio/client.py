@@ -20,8 +20,7 @@ from trunkline.client.aio.inbox import AsyncInbox
 from trunkline.client.aio.lane import Lane
 from trunkline.client.aio.outbox import Outbox
 from trunkline.client.aio.pool import Pool
-from trunkline.client.aio.queue import AsyncQueue, QueueRooms, QueueWanted
-from trunkline.client.aio.queue_lane import Prefetch
+from trunkline.client.aio.queue import AsyncQueue, QueueRooms
 from trunkline.client.aio.reader import Reader, Start
 from trunkline.client.aio.retention import Retention
 from trunkline.client.aio.server import Server
@@ -33,6 +32,7 @@ from trunkline.client.foreign import CallersConnection
 from trunkline.engine.batching import BatchLimits, Parcel, split
 from trunkline.engine.checks import check_topic_name
 from trunkline.engine.packing import pack_each, pack_many, pack_one
+from trunkline.engine.queue_settings import Prefetch, QueueWanted
 from trunkline.errors import InvalidArgument, OutcomeUnknown, TrunklineError, Unavailable
 from trunkline.records import (
     Batch,

@@ -2,9 +2,9 @@
 
 A publish does not wait for its ring, and its transaction has no part in it: NOTIFY takes a lock that all commits of
 the server share. The first ring goes out at once, then at most one every five milliseconds, with everything that has
-gathered. A ring wakes every process that listens to one of its channels, so the longer one takes, the longer the next one waits, and more than
-in proportion where it takes longer than it must: on a busy server, where readers have enough to do, rings
-become rare by themselves.
+gathered. A ring wakes every process that listens to one of its channels, so the longer one takes, the longer the next
+one waits, and more than in proportion where it takes longer than it must: on a busy server, where readers have enough
+to do, rings become rare by themselves.
 """
 
 from __future__ import annotations

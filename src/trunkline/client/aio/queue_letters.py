@@ -22,7 +22,7 @@ from trunkline.client.aio.topics import Topics
 from trunkline.client.failures import translate
 from trunkline.engine.batching import BatchLimits, Parcel, split
 from trunkline.engine.dead_letters import dead_letter, fitted
-from trunkline.engine.deliveries import Settlement
+from trunkline.engine.deliveries import Claim, Settlement
 from trunkline.engine.packing import pack_many
 from trunkline.errors import DeadlineExceeded, NotFound, OutcomeUnknown, TrunklineError, Unavailable
 from trunkline.records import Record, Topic
@@ -85,6 +85,19 @@ class QueueLetters:
                 grave.record.partition, grave.record.offset, grave.record.topic, self._name, grave.reason,
             )  # fmt: skip
         return lost
+
+    async def bury_first(self, claim: Claim, ranges: Sequence[tuple[int, int]], bytes_max: int) -> None:
+        """Bury the first record of a claim that was tried too often. The others get another chance."""
+        first, end = min(ranges)
+        batches = await self._calls.read(claim.partition, first, end, bytes_max)
+        if not batches or batches[0].first_offset > first:
+            return
+        (record,) = batches[0].cut(first, first + 1)
+        settlements = [Settlement(claim, "d", [first])]
+        if sum(stop - start for start, stop in ranges) > 1:
+            settlements.append(Settlement(claim, "r", ()))
+        reason = f"tried {claim.attempt} times, the deadline passed"
+        await self.bury([Grave(record, claim.attempt, reason, settlements)], self._server.deadline())
 
     async def _bury_all(self, graves: list[Grave], deadline: float) -> list[Grave]:
         now = datetime.now(UTC)

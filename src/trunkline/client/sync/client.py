@@ -22,8 +22,7 @@ from trunkline.client.sync.inbox import Inbox
 from trunkline.client.sync.lane import Lane
 from trunkline.client.sync.outbox import Outbox
 from trunkline.client.sync.pool import Pool
-from trunkline.client.sync.queue import Queue, QueueRooms, QueueWanted
-from trunkline.client.sync.queue_lane import Prefetch
+from trunkline.client.sync.queue import Queue, QueueRooms
 from trunkline.client.sync.reader import Reader, Start
 from trunkline.client.sync.retention import Retention
 from trunkline.client.sync.server import Server
@@ -34,6 +33,7 @@ from trunkline.client.sync.watch import Watch
 from trunkline.engine.batching import BatchLimits, Parcel, split
 from trunkline.engine.checks import check_topic_name
 from trunkline.engine.packing import pack_each, pack_many, pack_one
+from trunkline.engine.queue_settings import Prefetch, QueueWanted
 from trunkline.errors import InvalidArgument, OutcomeUnknown, TrunklineError, Unavailable
 from trunkline.records import (
     Batch,

@@ -17,30 +17,31 @@ from typing import Any, NamedTuple
 from trunkline.client import protocol
 from trunkline.client.sync.doorbell import Ringer
 from trunkline.client.sync.queue_calls import Claimed, QueueCalls
-from trunkline.client.sync.queue_lane import Order, Prefetch, QueueLane
-from trunkline.client.sync.queue_letters import Grave, QueueLetters, find_letters_topic
+from trunkline.client.sync.queue_delivery import Chosen, Delivery
+from trunkline.client.sync.queue_filling import Filling
+from trunkline.client.sync.queue_lane import Order, QueueLane
+from trunkline.client.sync.queue_letters import QueueLetters, find_letters_topic
+from trunkline.client.sync.queue_opened import Opened
+from trunkline.client.sync.queue_settling import Settling, check_unsettled
 from trunkline.client.sync.server import Server
-from trunkline.client.sync.shim import Mutex, Shield, Waiter
+from trunkline.client.sync.shim import Mutex, Shield
 from trunkline.client.sync.topics import Topics
 from trunkline.client.sync.watch import Seat, Watch
 from trunkline.engine.checks import (
     INT4_MAX,
+    check_between,
     check_delay,
-    check_queue_name,
     check_seconds,
-    check_topic_name,
     check_whole,
 )
 from trunkline.engine.dead_letters import reason_text
-from trunkline.engine.deliveries import Buffer, Claim, Kind, Piece, Settlement
-from trunkline.errors import ClaimLost, Closed, FailedPrecondition, InvalidArgument, OutcomeUnknown, TrunklineError
+from trunkline.engine.deliveries import Buffer, Claim, Kind, Settlement
+from trunkline.engine.queue_settings import ACK_DEADLINE_S_MAX, QueueWanted
+from trunkline.errors import Closed, FailedPrecondition, InvalidArgument, TrunklineError
 from trunkline.records import Batch, Record, Topic
 
 logger = logging.getLogger("trunkline")
 
-ACK_DEADLINE_S_MAX = 86_400
-ATTEMPTS_MAX = 1_000_000
-PREFETCH_MAX = 10_000
 WAIT_MIN_S = 0.01
 
 
@@ -52,80 +53,6 @@ class QueueRooms(NamedTuple):
     watch: Watch
     ringer: Ringer
     shield: Shield
-
-
-class QueueWanted(NamedTuple):
-    """Which queue is to be read, and how it should be set; None: as it is."""
-
-    topic: str
-    name: str
-    create: bool
-    start: str
-    ack_deadline_s: float | None
-    max_attempts: int | None
-    dead_letter: str | None
-    ordered_by_key: bool | None
-    pause_above: float | None
-    bury_expired: bool | None
-    prefetch: Prefetch
-
-    def checked(self) -> QueueWanted:
-        check_topic_name(self.topic)
-        check_queue_name(self.name)
-        _check_switch("create", self.create)
-        if self.start not in ("earliest", "latest"):
-            raise InvalidArgument(f"start must be 'earliest' or 'latest', not {self.start!r}")
-        if self.ack_deadline_s is not None:
-            _check_between("ack_deadline_s", self.ack_deadline_s, 0.001, ACK_DEADLINE_S_MAX)
-        if self.pause_above is not None:
-            _check_between("pause_above", self.pause_above, 1e-9, 1)
-        for name, switch in (("ordered_by_key", self.ordered_by_key), ("bury_expired", self.bury_expired)):
-            if switch is not None:
-                _check_switch(name, switch)
-        if self.dead_letter is not None and check_topic_name(self.dead_letter) == self.topic:
-            raise InvalidArgument(f"records that fail would come back at once: {self.topic} is what the queue reads")
-        if self.max_attempts is not None:
-            check_whole("max_attempts", self.max_attempts, least=1, most=ATTEMPTS_MAX)
-            if self.dead_letter is None:
-                raise InvalidArgument(
-                    "max_attempts needs a topic for what has failed so often: give dead_letter='…' too, and create it"
-                )
-        check_whole("prefetch", self.prefetch.records, most=PREFETCH_MAX)
-        check_whole("prefetch_bytes", self.prefetch.bytes_max, least=1)
-        return self
-
-
-class Delivery(Record, frozen=True, gc=False):
-    """A record that a queue has handed out, for the ``attempt``-th time. It is held until it is settled, or its
-    deadline passes. Each call returns when it is durable, and raises ClaimLost where it is too late."""
-
-    attempt: int
-    claim: Claim
-    queue: Queue
-
-    def ack(self) -> None:
-        """It is done: it is not delivered again."""
-        self.queue.ack_one(self)
-
-    def nack(self, *, delay_s: float = 0.0) -> None:
-        """It failed: deliver it again, after the delay. After ``max_attempts`` it goes to the dead letter topic."""
-        self.queue.nack([self], delay_s=delay_s)
-
-    def reject(self, reason: str) -> None:
-        """It can never work: put it into the dead letter topic, where there is one, and do not deliver it again."""
-        self.queue.reject([self], reason)
-
-    def extend(self, seconds: float) -> None:
-        """Hold it until so many seconds from now, or longer where it is held longer already."""
-        self.queue.extend([self], seconds)
-
-    def __repr__(self) -> str:
-        place = f"topic={self.topic!r}, partition={self.partition}, offset={self.offset}"
-        return f"Delivery({place}, key={self.key!r}, attempt={self.attempt})"
-
-
-Chosen = dict[Claim, list[Delivery]]
-"""Deliveries by their claims."""
 
 
 class Queue:
@@ -140,14 +67,14 @@ class Queue:
         self._wanted = wanted
         self._mutex = Mutex()
         self._buffer: Buffer[Delivery] = Buffer(self._deliveries)
+        self._settling = Settling(rooms.server, self._mutex, self._buffer, wanted.name, self._nudge)
         self._closed = False
-        self._opened: _Opened | None = None
+        self._opened: Opened | None = None
         self._look_due = 0.0
         self._seats: list[Seat] = []
         self._idle_seats: list[Seat] = []
         self._sharing: dict[Callable[[], bool], Seat] = {}
-        self._reading: dict[Piece[Delivery], list[Waiter[bool]]] = {}
-        """Pieces that are being read, and who waits for them."""
+        self._filling = Filling(self._mutex, self._buffer, wanted.prefetch.bytes_max)
 
     def __repr__(self) -> str:
         return f"<trunkline queue {self._wanted.name} of {self._wanted.topic}>"
@@ -172,8 +99,7 @@ class Queue:
         if self._closed:
             return
         self._closed = True
-        for seat in list(self._seats):
-            seat.nudge()
+        self._nudge()
         try:
             self._give_back(is_last=True)
         finally:
@@ -184,8 +110,12 @@ class Queue:
         """Let everybody have what lies in memory: one of several who share this reader has left, and who was cancelled
         before he had what was claimed for him has left it there. Others whose records go with it ask again."""
         if self._give_back(is_last=False):
-            for seat in list(self._seats):
-                seat.nudge()
+            self._nudge()
+
+    def _nudge(self) -> None:
+        """Let those who wait look again."""
+        for seat in list(self._seats):
+            seat.nudge()
 
     def _give_back(self, *, is_last: bool) -> bool:
         """Whether there was anything."""
@@ -200,7 +130,7 @@ class Queue:
             )
         return order.had_records
 
-    def _ready(self) -> _Opened:
+    def _ready(self) -> Opened:
         """Open it, where that has not been done; now and then, find partitions that were added."""
         self._check_open()
         opened = self._opened
@@ -217,7 +147,7 @@ class Queue:
         self._look_due = monotonic() + server.settings.heartbeat_s
         return opened
 
-    def _open(self, topic: Topic) -> _Opened:
+    def _open(self, topic: Topic) -> Opened:
         server, wanted = self._rooms.server, self._wanted
         if wanted.dead_letter is not None:
             find_letters_topic(self._rooms.topics, wanted.dead_letter)
@@ -230,7 +160,7 @@ class Queue:
         if wanted.dead_letter is None and settings["dead_letter"] is not None:
             find_letters_topic(self._rooms.topics, settings["dead_letter"])
         lane = QueueLane(server, self._rooms.shield, calls, self._buffer, self._mutex, wanted.prefetch)
-        opened = _Opened(topic, calls, lane, settings, self._letters(calls, settings))
+        opened = Opened(topic, calls, lane, settings, self._letters(calls, settings))
         with self._mutex:
             # Another task may have opened it meanwhile.
             self._opened = self._opened or opened
@@ -243,7 +173,7 @@ class Queue:
             return None
         return QueueLetters(self._rooms.server, self._rooms.topics, self._rooms.ringer, calls, name)
 
-    def _look_again(self, opened: _Opened, topic: Topic) -> None:
+    def _look_again(self, opened: Opened, topic: Topic) -> None:
         """Learn how the queue is set now, whatever was asked for when it was opened; and of new partitions, where the
         topic has got any."""
         wanted = self._wanted
@@ -282,7 +212,7 @@ class Queue:
     def is_closed(self) -> bool:
         return self._closed
 
-    def _known(self) -> _Opened:
+    def _known(self) -> Opened:
         if self._opened is None:
             raise FailedPrecondition("this queue was not opened yet: enter it, or receive first")
         return self._opened
@@ -326,7 +256,7 @@ class Queue:
         opened, chosen = self._chosen(deliveries)
         with self._mutex:
             wanted = max(0, records - len(self._buffer))
-        self._raise_lost(opened, self._settle(opened, chosen, "a", wanted=wanted))
+        self._settling.raise_lost(opened, self._settling.settle(opened, chosen, "a", wanted=wanted))
 
     def _receive(self, max_records: int, deadline: float, has_left: Callable[[], bool]) -> list[Delivery]:
         opened = self._ready()
@@ -346,7 +276,7 @@ class Queue:
             self._idle_seats.append(seat)
 
     def _await(
-        self, opened: _Opened, seat: Seat, max_records: int, deadline: float, has_left: Callable[[], bool]
+        self, opened: Opened, seat: Seat, max_records: int, deadline: float, has_left: Callable[[], bool]
     ) -> list[Delivery]:
         settings = self._rooms.server.settings
         while not has_left():
@@ -378,7 +308,7 @@ class Queue:
                 return found
         return []
 
-    def _seat(self, opened: _Opened) -> Seat:
+    def _seat(self, opened: Opened) -> Seat:
         """A place to wait in, which nobody else waits in now."""
         watch = self._rooms.watch
         watch.start()
@@ -390,13 +320,13 @@ class Queue:
         watch.follow(seat, opened.topic)
         return seat
 
-    def _claim(self, opened: _Opened, records: int) -> bool:
+    def _claim(self, opened: Opened, records: int) -> bool:
         """Ask for records; whether some came, or lay in memory, for whoever takes them first."""
         order = Order(self._rooms.server.deadline(), wanted=records)
         opened.lane.submit(order)
         return order.had_records
 
-    def _take(self, opened: _Opened, records: int) -> list[Delivery]:
+    def _take(self, opened: Opened, records: int) -> list[Delivery]:
         """Hand out what lies in memory, once it is certain to be held for long enough, and has been read."""
         prolonged: set[Claim] = set()
         while True:
@@ -413,52 +343,13 @@ class Queue:
                 if not pieces:
                     self._claim(opened, records)
             elif late:
-                self._prolong(opened, late)
+                self._settling.prolong(opened, late)
                 prolonged |= late
             else:
-                self._read(opened, unread[0])
+                self._filling.fill(opened.calls, unread[0])
 
     def _is_late(self, claim: Claim) -> bool:
         return not claim.is_fresh(monotonic())
-
-    def _prolong(self, opened: _Opened, claims: Iterable[Claim]) -> None:
-        """Hold claims for longer that have waited in memory. Of those that are lost nothing is handed out."""
-        wanted = [Settlement(claim, "e", (), opened.ack_deadline_s) for claim in claims]
-        order = Order(self._rooms.server.deadline(), wanted)
-        try:
-            opened.lane.submit(order)
-        except OutcomeUnknown:
-            for settlement in wanted:
-                settlement.claim.lose()
-
-    def _read(self, opened: _Opened, piece: Piece[Delivery]) -> None:
-        """Read a piece, and what can be read with it. One does, others who want the same wait; they look again, whatever
-        came of it."""
-        waiter: Waiter[bool] = Waiter()
-        with self._mutex:
-            waiting = self._reading.setdefault(piece, [])
-            waiting.append(waiter)
-            is_first = len(waiting) == 1
-        if not is_first:
-            waiter.wait()
-            return
-        try:
-            self._fill(opened, piece)
-        finally:
-            with self._mutex:
-                waiting = self._reading.pop(piece)
-            for each in waiting:
-                each.give(True)
-
-    def _fill(self, opened: _Opened, piece: Piece[Delivery]) -> None:
-        with self._mutex:
-            run = self._buffer.unread_run(piece)
-        if run:
-            end = run[-1].end
-            bytes_max = self._wanted.prefetch.bytes_max
-            batches = opened.calls.read(piece.claim.partition, piece.first, end, bytes_max)
-            with self._mutex:
-                self._buffer.fill(run, batches)
 
     # -- iterating --
 
@@ -487,9 +378,9 @@ class Queue:
         ClaimLost names those that are no longer held, and may be delivered again; the others are settled.
         """
         opened, chosen = self._chosen(deliveries)
-        lost = self._settle(opened, chosen, "a")
+        lost = self._settling.settle(opened, chosen, "a")
         if lost:
-            self._raise_lost(opened, lost)
+            self._settling.raise_lost(opened, lost)
 
     def ack_one(self, delivery: Delivery) -> None:
         """As ``ack``, for one: what most handlers call, so with as little as it takes."""
@@ -504,10 +395,10 @@ class Queue:
         try:
             opened.lane.submit(order)
         except BaseException as error:
-            self._undo_order(order, error, {claim: [delivery]}, "a")
+            self._settling.undo_order(order, error, {claim: [delivery]}, "a")
             raise
         if opened.lane.is_waiting or order.lost:
-            self._raise_lost(opened, self._ended(opened, order, {claim: [delivery]}))
+            self._settling.raise_lost(opened, self._settling.ended(opened, order, {claim: [delivery]}))
 
     def nack(self, deliveries: Iterable[Delivery], *, delay_s: float = 0.0) -> None:
         """They failed: deliver them again, after the delay; those that were tried ``max_attempts`` times go to the dead
@@ -516,18 +407,18 @@ class Queue:
         opened, chosen = self._chosen(deliveries)
         check_delay("delay_s", delay_s, opened.topic)
         most = opened.max_attempts
-        _check_unsettled(chosen)
+        check_unsettled(chosen)
         spent = {claim: held for claim, held in chosen.items() if most is not None and claim.attempt >= most}
         again = {claim: held for claim, held in chosen.items() if claim not in spent}
         # The dead letters first: of an ordered queue, they would be given back with the others.
-        lost = self._settle(opened, spent, "d", reason=f"tried {most} times, given back by its reader")
-        self._raise_lost(opened, lost + self._settle(opened, again, "n", float(delay_s)))
+        lost = self._settling.settle(opened, spent, "d", reason=f"tried {most} times, given back by its reader")
+        self._settling.raise_lost(opened, lost + self._settling.settle(opened, again, "n", float(delay_s)))
 
     def release(self, deliveries: Iterable[Delivery]) -> None:
         """Nobody has looked at them: let others have them at once, and do not count this attempt. Of an ordered queue,
         what else is held of the same partition is given back with them."""
         opened, chosen = self._chosen(deliveries)
-        self._raise_lost(opened, self._settle(opened, chosen, "r"))
+        self._settling.raise_lost(opened, self._settling.settle(opened, chosen, "r"))
 
     def reject(self, deliveries: Iterable[Delivery], reason: str) -> None:
         """They can never work: put them into the dead letter topic, where there is one, and do not deliver them
@@ -539,18 +430,18 @@ class Queue:
             # It may have been set after this reader had opened the queue.
             self._look_again(opened, opened.topic)
         kind: Kind = "j" if opened.letters is None else "d"
-        self._raise_lost(opened, self._settle(opened, chosen, kind, reason=reason_text(reason)))
+        self._settling.raise_lost(opened, self._settling.settle(opened, chosen, kind, reason=reason_text(reason)))
         if opened.letters is None:
             for each in chain.from_iterable(chosen.values()):
                 logger.error("%r is rejected: %s", each, reason)
 
     def extend(self, deliveries: Iterable[Delivery], seconds: float) -> None:
         """Hold them until so many seconds from now, or longer where they are held longer already."""
-        _check_between("seconds", seconds, 0, ACK_DEADLINE_S_MAX)
+        check_between("seconds", seconds, 0, ACK_DEADLINE_S_MAX)
         opened, chosen = self._chosen(deliveries)
-        self._raise_lost(opened, self._settle(opened, chosen, "e", float(seconds)))
+        self._settling.raise_lost(opened, self._settling.settle(opened, chosen, "e", float(seconds)))
 
-    def _chosen(self, deliveries: Iterable[Delivery]) -> tuple[_Opened, Chosen]:
+    def _chosen(self, deliveries: Iterable[Delivery]) -> tuple[Opened, Chosen]:
         """What was given, if all of it was received here."""
         self._check_open()
         if not isinstance(deliveries, list | tuple):
@@ -572,98 +463,9 @@ class Queue:
             raise InvalidArgument("nothing was received yet: there is nothing to settle")
         return self._opened, chosen
 
-    def _settle(
-        self, opened: _Opened, chosen: Chosen, kind: Kind, delay_s: float = 0.0, *, reason: str = "", wanted: int = 0
-    ) -> list[Delivery]:
-        """Settle those that are held; the others."""
-        if not chosen:
-            return []
-        with self._mutex:
-            held, lost = self._begin(chosen, kind, is_ordered=opened.is_ordered)
-        if not held:
-            return lost
-        deadline = self._rooms.server.deadline()
-        if kind == "d":
-            graves = [_grave(each, reason) for each in chain.from_iterable(held.values())]
-            order = Order(deadline, graves=graves)
-        else:
-            order = Order(deadline, _settlements(held, kind, delay_s), wanted=wanted)
-        return lost + self._ordered(opened, order, held, kind)
-
-    def _ordered(self, opened: _Opened, order: Order, held: Chosen, kind: Kind) -> list[Delivery]:
-        """Have it done what was begun; those whose claims turn out to be lost."""
-        try:
-            opened.lane.submit(order)
-        except BaseException as error:
-            self._undo_order(order, error, held, kind)
-            raise
-        return self._ended(opened, order, held)
-
-    def _undo_order(self, order: Order, error: BaseException, held: Chosen, kind: Kind) -> None:
-        # Interrupted by a signal, or cancelled, it may still be under way: then whoever is at it goes on.
-        failure = error if isinstance(error, TrunklineError) else order.error
-        if failure is not None or order.is_withdrawn:
-            self._undo(held, kind, is_unknown=isinstance(failure, OutcomeUnknown))
-
-    def _ended(self, opened: _Opened, order: Order, held: Chosen) -> list[Delivery]:
-        """It was answered; those whose claims turned out to be lost."""
-        if opened.lane.is_waiting:
-            self._wake_waiting(opened)
-        lost: list[Delivery] = []
-        if order.lost:
-            with self._mutex:
-                for claim in order.lost:
-                    lost += held[claim]
-                    claim.lose(_offsets(held[claim]))
-        return lost
-
-    def _wake_waiting(self, opened: _Opened) -> None:
-        """Let those go on who could not claim anything while a record was held alone."""
-        opened.lane.is_waiting = False
-        for seat in list(self._seats):
-            seat.nudge()
-
-    def _begin(self, chosen: Chosen, kind: Kind, *, is_ordered: bool) -> tuple[Chosen, list[Delivery]]:
-        """Note that they are being settled; those that are held, and those that are lost already."""
-        lost: list[Delivery] = []
-        if not all(claim.are_open(_offsets(deliveries)) for claim, deliveries in chosen.items()):
-            _check_unsettled(chosen)
-            chosen, lost = _open_of(chosen)
-        if kind != "e":
-            for claim, deliveries in chosen.items():
-                claim.begin(_offsets(deliveries))
-        if is_ordered and kind in ("n", "r"):
-            for claim in chosen:
-                claim.give_back()
-                self._buffer.give_back(claim)
-        return chosen, lost
-
-    def _undo(self, chosen: Chosen, kind: Kind, *, is_unknown: bool) -> None:
-        """Nothing was settled: they are in the application's hands as before. Where that is not known, the claim is not
-        touched any more; what of it was not settled is delivered again."""
-        with self._mutex:
-            for claim, deliveries in chosen.items():
-                if is_unknown:
-                    claim.lose(_offsets(deliveries))
-                elif kind != "e":
-                    claim.put_back(_offsets(deliveries))
-
-    def _raise_lost(self, opened: _Opened, lost: list[Delivery]) -> None:
-        if not lost:
-            return
-        places = sorted((each.partition, each.offset) for each in lost)
-        shown = ", ".join(f"offset {offset} in partition {partition}" for partition, offset in places[:10])
-        more = f" and {len(places) - 10} more" if len(places) > 10 else ""
-        raise ClaimLost(
-            f"{shown}{more} of {opened.topic.name}: no longer held by this reader of queue {self._wanted.name}; the "
-            f"deadline of {opened.ack_deadline_s:g} s has passed, or it was given back, and it is delivered again; "
-            "raise ack_deadline_s, or call extend() in time",
-            places=places,
-        )
-
     # -- what nobody could handle --
 
-    def _bury_exhausted(self, opened: _Opened, exhausted: list[Claimed]) -> None:
+    def _bury_exhausted(self, opened: Opened, exhausted: list[Claimed]) -> None:
         """Put the first record of each claim that was tried too often into the dead letter topic; what was claimed with
         it gets another chance. Where there is no such topic any more, all are delivered again. A failure is reported:
         the claim expires, and the next reader tries it."""
@@ -676,7 +478,7 @@ class Queue:
                     # It was set after this reader had opened the queue.
                     self._look_again(opened, opened.topic)
                 if opened.letters is not None:
-                    self._bury_first(opened, opened.letters, claim, ranges)
+                    opened.letters.bury_first(claim, ranges, self._wanted.prefetch.bytes_max)
                 else:
                     with self._mutex:
                         self._buffer.add(claim, ranges, None)
@@ -686,91 +488,6 @@ class Queue:
                     claim.partition, ranges[0][0], opened.topic.name, error,
                 )  # fmt: skip
 
-    def _bury_first(self, opened: _Opened, letters: QueueLetters, claim: Claim, ranges: list[tuple[int, int]]) -> None:
-        first, end = min(ranges)
-        batches = opened.calls.read(claim.partition, first, end, self._wanted.prefetch.bytes_max)
-        if not batches or batches[0].first_offset > first:
-            return
-        (record,) = batches[0].cut(first, first + 1)
-        settlements = [Settlement(claim, "d", [first])]
-        if sum(stop - start for start, stop in ranges) > 1:
-            settlements.append(Settlement(claim, "r", ()))
-        reason = f"tried {claim.attempt} times, the deadline passed"
-        grave = Grave(record, claim.attempt, reason, settlements)
-        letters.bury([grave], self._rooms.server.deadline())
-
-
-class _Opened:
-    """What is known of a queue once it was opened."""
-
-    def __init__(
-        self, topic: Topic, calls: QueueCalls, lane: QueueLane, settings: dict[str, Any], letters: QueueLetters | None
-    ) -> None:
-        self.topic = topic
-        self.calls = calls
-        self.lane = lane
-        self.set(settings, letters)
-
-    def set(self, settings: dict[str, Any], letters: QueueLetters | None) -> None:
-        """Take over how the queue is set."""
-        self.settings = settings
-        self.letters = self.lane.letters = letters
-        self.ack_deadline_s: float = settings["ack_deadline_s"]
-        self.max_attempts: int | None = settings["max_attempts"]
-        self.lane.max_attempts = self.max_attempts
-        self.is_ordered: bool = settings["is_ordered"]
-
-
-def _grave(delivery: Delivery, reason: str) -> Grave:
-    return Grave(delivery, delivery.attempt, reason, [Settlement(delivery.claim, "d", [delivery.offset])])
-
-
-def _settlements(held: Chosen, kind: Kind, delay_s: float) -> list[Settlement]:
-    if kind == "e":
-        # Others of the claim must not be held for a shorter time than before.
-        now = monotonic()
-        return [Settlement(claim, "e", (), max(delay_s, claim.expires_at - now)) for claim in held]
-    return [Settlement(claim, kind, _offsets(deliveries), delay_s) for claim, deliveries in held.items()]
-
 
 def _never() -> bool:
     return False
-
-
-def _offsets(deliveries: Iterable[Delivery]) -> list[int]:
-    return [each.offset for each in deliveries]
-
-
-def _open_of(chosen: Chosen) -> tuple[Chosen, list[Delivery]]:
-    """Those that are in the application's hands, and the others, which are lost."""
-    held: Chosen = {}
-    lost: list[Delivery] = []
-    for claim, deliveries in chosen.items():
-        for each in deliveries:
-            if claim.standing(each.offset) == "open":
-                held.setdefault(claim, []).append(each)
-            else:
-                lost.append(each)
-    return held, lost
-
-
-def _check_unsettled(chosen: Chosen) -> None:
-    for claim, deliveries in chosen.items():
-        for each in deliveries:
-            if claim.standing(each.offset) == "settled":
-                raise InvalidArgument(
-                    f"offset {each.offset} in partition {each.partition} of {each.topic} is settled already"
-                )
-        if len({each.offset for each in deliveries}) < len(deliveries):
-            raise InvalidArgument("a delivery is given twice")
-
-
-def _check_switch(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise InvalidArgument(f"{name} must be True or False, not {value!r}")
-
-
-def _check_between(name: str, value: object, least: float, most: float) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not least <= value <= most:  # type: ignore[operator]
-        raise InvalidArgument(f"{name} must be a number from {least:g} to {most:g}, not {value!r}")

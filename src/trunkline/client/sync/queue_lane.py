@@ -13,31 +13,18 @@ from collections.abc import Sequence, Set
 from time import monotonic
 from typing import Any, Literal
 
-import msgspec
-
 from trunkline.client.sync.queue_calls import Answer, Claimed, QueueCalls
 from trunkline.client.sync.queue_letters import Grave, QueueLetters
 from trunkline.client.sync.server import Server
 from trunkline.client.sync.shim import IS_ASYNC, Mutex, Shield, Waiter, give_way
 from trunkline.engine.deliveries import Buffer, Claim, Kind, Settlement, merged
+from trunkline.engine.queue_settings import Prefetch
 from trunkline.errors import Closed, DeadlineExceeded, OutcomeUnknown, TrunklineError, Unavailable
 
 CLAIM_RECORDS_MAX = 10_000
 ORDERS_MAX = 1_000
 
 Signal = Literal["lead", "done"]
-
-
-class Prefetch(msgspec.Struct, frozen=True):
-    """How much may be claimed ahead of the application at a time. Half as much may lie in memory by then."""
-
-    records: int
-    bytes_max: int
-
-    @property
-    def low(self) -> int:
-        """With fewer than these in memory, more are claimed along with an acknowledgement."""
-        return (self.records + 1) // 2
 
 
 class Order(Waiter[Signal]):

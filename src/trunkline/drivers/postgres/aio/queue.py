@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from trunkline.client.aio.queue import AsyncDelivery, AsyncQueue
+from trunkline.client.aio.queue import AsyncQueue
+from trunkline.client.aio.queue_delivery import AsyncDelivery
 from trunkline.drivers.postgres.aio.clients import Lease
 from trunkline.drivers.postgres.capabilities import queue_capabilities
 from trunkline.drivers.postgres.incoming import incoming

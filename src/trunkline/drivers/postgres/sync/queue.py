@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from trunkline.client.sync.queue import Delivery, Queue
+from trunkline.client.sync.queue import Queue
+from trunkline.client.sync.queue_delivery import Delivery
 from trunkline.drivers.postgres.capabilities import queue_capabilities
 from trunkline.drivers.postgres.incoming import incoming
 from trunkline.drivers.postgres.sync.clients import Lease
