@@ -249,13 +249,13 @@ def group_channel(group_id: int) -> str:
 
 
 AFTER_RESTORE = "select trunkline.schema_after_restore()"
-SESSION = (
-    "select set_config('default_transaction_isolation', 'read committed', false), "
-    "set_config('lock_timeout', %s, false), set_config('timezone', 'UTC', false), "
-    "octet_length(repeat(' ', 2097152))"
-)
+KEEP_MEMORY = "octet_length(repeat(' ', 2097152))"
 """Two megabytes that are taken and given back: from then on the C library of the server's process keeps as much and
 more when it is given back, instead of fetching it page by page for every batch (decision 4)."""
+SESSION = (
+    "select set_config('default_transaction_isolation', 'read committed', false), "
+    f"set_config('lock_timeout', %s, false), set_config('timezone', 'UTC', false), {KEEP_MEMORY}"
+)
 SESSION_LOCAL = (
     "select set_config('lock_timeout', %s, true), set_config('idle_in_transaction_session_timeout', %s, true), "
     "set_config('timezone', 'UTC', true)"

@@ -22,7 +22,7 @@ from adbc_driver_manager import dbapi as manager_dbapi
 from adbc_driver_postgresql import dbapi
 from psycopg.conninfo import make_conninfo
 
-from trunkline.client import target
+from trunkline.client import protocol, target
 from trunkline.client.failures import translate_state
 from trunkline.engine.backoff import backoff_s
 from trunkline.errors import (
@@ -218,6 +218,9 @@ def _connect(url: str) -> manager_dbapi.Connection:
     parts.setdefault("tcp_user_timeout", "20000")
     parts.setdefault("keepalives_idle", "10")
     connection: manager_dbapi.Connection = dbapi.connect(make_conninfo("", **parts), autocommit=True)
+    with connection.cursor() as cursor:
+        cursor.execute(f"select {protocol.KEEP_MEMORY}")
+        cursor.fetchall()
     return connection
 
 
