@@ -228,13 +228,20 @@ def test_a_publish_that_moves_its_partition_and_an_upgrade_do_not_wait_for_each_
         upgrading.execute(brief.encode())
 
 
-def test_a_segment_that_is_sealed_needs_its_plans_no_more(connection: psycopg.Connection[Any]) -> None:
-    """An upgrade drops routines in one transaction, with a lock for each: 2,000 segments have to fit."""
+def test_a_segment_that_is_sealed_is_read_and_not_committed_to(
+    connection: psycopg.Connection[Any], db_url: str
+) -> None:
+    """An upgrade drops routines in one transaction, with a lock for each: 2,000 segments have to fit. What is needed no
+    more goes with the seal, and does not come back."""
     append(connection)
     connection.execute(ROLL)
-    connection.execute("select 'trunkline.segment_1_read'::regproc")
+    connection.execute("select 'trunkline.segment_1_take'::regproc")
     connection.execute("select trunkline.segment_seal(1)")
-    assert connection.execute("select to_regproc('trunkline.segment_1_read')").fetchone() == (None,)
+    routines = "select proname from pg_proc where proname like 'segment~_1~_%%' escape '~' order by 1"
+    assert connection.execute(routines).fetchall() == [("segment_1_append",), ("segment_1_read",)]
+    assert connection.execute(READ_ALL).fetchone() == (2, 1)
+    upgrade(db_url)
+    assert connection.execute(routines).fetchall() == [("segment_1_read",)]
     assert connection.execute(READ_ALL).fetchone() == (2, 1)
 
 
@@ -244,7 +251,7 @@ READ_ALL = "select sum(record_count), max(first_offset) from trunkline.log_read(
 def test_a_snapshot_that_is_older_than_a_seal_and_an_upgrade_reads_on(
     connection: psycopg.Connection[Any], db_url: str
 ) -> None:
-    """It takes the segment for the newest, whose routines are gone; its table is there."""
+    """It takes the segment for the newest; its table is there, with its procedure and without."""
     append(connection)
     with psycopg.connect(db_url) as keeper:
         keeper.execute("set transaction isolation level repeatable read")
@@ -253,7 +260,8 @@ def test_a_snapshot_that_is_older_than_a_seal_and_an_upgrade_reads_on(
         append(connection)
         connection.execute("select trunkline.segment_seal(1)")
         upgrade(db_url)
-        assert connection.execute("select to_regproc('trunkline.segment_1_read')").fetchone() == (None,)
+        assert keeper.execute(READ_ALL).fetchone() == before
+        connection.execute("drop procedure trunkline.segment_1_read")
         assert keeper.execute(READ_ALL).fetchone() == before
     after = connection.execute(READ_ALL).fetchone()
     assert before is not None

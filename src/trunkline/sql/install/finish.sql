@@ -13,9 +13,10 @@ begin
         alter table trunkline.outbox_stage enable always trigger outbox_begin;
         alter table trunkline.outbox_stage enable always trigger outbox_commit;
     end if;
-    perform trunkline.segment_define(s.segment_id), trunkline.segment_define_read(s.segment_id),
-        trunkline.outbox_define(s.segment_id)
-    from trunkline.segment s where s.sealed_at is null and s.released_at is null order by s.segment_id;
+    perform trunkline.segment_define_read(s.segment_id),
+        case when s.sealed_at is null then trunkline.segment_define(s.segment_id) end,
+        case when s.sealed_at is null then trunkline.outbox_define(s.segment_id) end
+    from trunkline.segment s where s.released_at is null order by s.segment_id;
     perform trunkline.queue_define(t.table_no) from trunkline.queue_table t order by t.table_no;
 end $do$;
 -- Everything has one owner, whoever brings it up to date: functions that run as their owner call each other, and those of

@@ -35,6 +35,7 @@ declare
     is_single boolean;            -- and whether that is a batch of one record, with more than a payload
     before    bigint;
     is_newest boolean;            -- whether the partition goes on in no later segment
+    is_kept   boolean;            -- whether plans for it may stay in the server's process
     batches   refcursor;
     pieces    refcursor;
     answer    refcursor;
@@ -47,11 +48,12 @@ begin
     place := trunkline.log_place(topic_id, partition, start);
     loop
         is_newest := place.next_first is null;
+        is_kept := is_newest or max_records <= 1000;
         reached := null;
         ended := false;
         is_run := false;
         begin
-            batches := trunkline.segment_open(place.segment_id, is_newest, 'batches', partition, here, stop, null);
+            batches := trunkline.segment_open(place.segment_id, is_kept, 'batches', partition, here, stop, null);
             loop
                 fetch batches into batch;
                 exit when not found;
@@ -76,7 +78,7 @@ begin
                         limited := greatest(batch.byte_count * 4, 2048);
                         if least(stop - here, bytes / limited) >= 64 then
                             answer := trunkline.segment_open(
-                                place.segment_id, is_newest, 'is_run', partition, here + 63, null, null);
+                                place.segment_id, is_kept, 'is_run', partition, here + 63, null, null);
                             fetch answer into is_run;
                             close answer;
                             exit when is_run;
@@ -105,7 +107,7 @@ begin
             goal := least(run_stop, here + bytes / limited, here + 16384);
             exit when goal < here + 64;
             -- A row at a time, as each takes more memory than the processor's cache should lose.
-            pieces := trunkline.segment_open(place.segment_id, is_newest,
+            pieces := trunkline.segment_open(place.segment_id, is_kept,
                 case when has_more then 'full_runs' else 'runs' end, partition, here, goal, limited);
             loop
                 fetch pieces into batch;
@@ -118,7 +120,7 @@ begin
             continue when here = goal;
             -- The log ends, or what is looked for stands next: keys or headers, which the following are likely to have
             -- too, or another kind of batch.
-            answer := trunkline.segment_open(place.segment_id, is_newest,
+            answer := trunkline.segment_open(place.segment_id, is_kept,
                 case when has_more then 'end_of_full_run' else 'end_of_run' end,
                 partition, here, least(goal, here + 256), limited);
             fetch answer into blocked, is_single;

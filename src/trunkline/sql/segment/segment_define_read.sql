@@ -1,5 +1,5 @@
--- Makes, or makes again, the procedure by which one segment is read while it is the newest: segment_<id>_read. It opens
--- what is asked for (segment_query) by a plan that is cached. Nothing in its text changes.
+-- Makes, or makes again, the procedure by which one segment is read: segment_<id>_read. It opens what is asked for
+-- (segment_query) by a plan that is cached. Nothing in its text changes.
 -- grants: none
 create function trunkline.segment_define_read(segment_id integer) returns void
 language plpgsql volatile

@@ -60,7 +60,7 @@ begin
     set sealed_at = trunkline.clock_now(), last_append_time = newest, keyed = has_keys,
         byte_count = pg_total_relation_size(format('trunkline.%I', name)::regclass)
     where s.segment_id = segment_seal.segment_id;
-    -- It is the newest of no partition any more. An upgrade takes a lock for each routine that there is.
-    execute format('drop procedure if exists trunkline.%I', name || '_read');
+    -- No commit publishes here any more. An upgrade takes a lock for each routine that there is.
+    execute format('drop procedure if exists trunkline.%I', name || '_take');
     return true;
 end $$;
