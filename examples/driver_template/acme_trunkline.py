@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from trunkline.errors import ClaimLost, InvalidArgument, NotFound, TrunklineError, Unavailable
+from trunkline.errors import ClaimLost, Closed, InvalidArgument, NotFound, TrunklineError, Unavailable
 from trunkline.portable import Capabilities, Driver, Incoming, Outgoing, Target
 
 SCHEMA = """
@@ -50,13 +50,23 @@ class File:
 
     def __init__(self, path: str) -> None:
         self._lock = threading.Lock()
+        self._is_closed = False
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._connection.execute("pragma journal_mode = wal")
         self._connection.executescript(SCHEMA)
 
     def __enter__(self) -> sqlite3.Connection:
         self._lock.acquire()
-        self._connection.execute("begin immediate")
+        try:
+            if self._is_closed:
+                # A receive may be under way while it is closed.
+                raise Closed("the file was closed")
+            self._connection.execute("begin immediate")
+        except BaseException as error:
+            self._lock.release()
+            if isinstance(error, sqlite3.OperationalError):
+                raise Unavailable(f"the file cannot be used now: {error}") from error
+            raise
         return self._connection
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -69,6 +79,7 @@ class File:
 
     def close(self) -> None:
         with self._lock:
+            self._is_closed = True
             self._connection.close()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import acme_trunkline
 import pytest
 
+from trunkline.errors import Closed
 from trunkline.testing import Conformance, Harness
 
 
@@ -51,3 +52,12 @@ def harness(tmp_path: Path) -> Harness:
 
 class TestAcme(Conformance):
     pass
+
+
+def test_what_is_under_way_at_a_close_ends_with_closed(tmp_path: Path) -> None:
+    """A receive may have looked whether it is closed just before it was. Twice: whoever fails leaves the lock free."""
+    file = acme_trunkline.File(str(tmp_path / "acme.db"))
+    file.close()
+    for _ in range(2):
+        with pytest.raises(Closed), file:
+            pass
