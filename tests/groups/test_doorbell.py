@@ -33,6 +33,12 @@ GUARD_S = max(30.0, 30 * DEFAULT_POLL_S)
 """No delivery may come later. A guard against hanging, and not a measurement."""
 
 
+@pytest.fixture(autouse=True)
+def patient_rings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring that a busy machine delays is not given up. Where nobody polls, nothing else would wake its readers."""
+    monkeypatch.setattr("trunkline.client.sync.doorbell.RING_WAIT_S", GUARD_S)
+
+
 def test_S4_07_an_idle_consumer_is_woken_by_a_ring(db_url: str, admin: Admin) -> None:
     """It would not look by itself for an hour."""
     with (
@@ -175,6 +181,44 @@ def test_a_ring_places_records_of_partitions_that_its_sender_does_not_know(db_ur
                 conn.commit()
                 ringer.ring("two")
                 assert [record.payload for record in consumer.poll(wait_s=GUARD_S)] == [b"%d" % number]
+
+
+def test_what_is_rung_while_a_ring_is_under_way_is_sent_after_it(db_url: str, admin: Admin) -> None:
+    """By a topic's name, and for partitions whose records wait for their place: they have it when the ring is heard.
+    Nobody rings again."""
+    with (
+        trunkline.connect(db_url) as tl,
+        psycopg.connect(db_url, autocommit=True) as listening,
+        psycopg.connect(db_url) as conn,
+    ):
+        loose = tl.create_topic("loose", partitions=1, settings=TopicSettings(loose_commit_order=True))
+        topic_id = tl.topic("t").topic_id
+        listening.execute(f"listen trunkline_t{topic_id}_all")
+        listening.execute(f"listen trunkline_t{loose.topic_id}_0")
+
+        def heard(count: int) -> list[str]:
+            return [each.channel for each in listening.notifies(timeout=GUARD_S, stop_after=count)]
+
+        def end() -> int:
+            ((end,),) = conn.execute('select "end" from trunkline.log_range(%s::int4)', [loose.topic_id])
+            conn.commit()
+            return int(end)
+
+        tl.ring("t")
+        assert heard(1) == [f"trunkline_t{topic_id}_all"]
+        before = end()
+        ringer = tl._ringer
+        for under_way in range(1, 4):
+            conn.execute("select trunkline.log_publish('loose', 'x')")
+            conn.commit()
+            conn.execute("lock table trunkline.topic in access exclusive mode")
+            tl.ring("t")
+            wait_until(lambda: not ringer._pending and not ringer._may_send, "the first is under way")
+            tl.ring("t")
+            ringer.ring_topic(loose.topic_id, [0], loose.partition_ids)
+            conn.commit()
+            assert heard(3) == [f"trunkline_t{topic_id}_all"] * 2 + [f"trunkline_t{loose.topic_id}_0"]
+            assert end() == before + under_way
 
 
 def test_a_ring_for_another_partition_wakes_nobody() -> None:

@@ -11,7 +11,7 @@ to do, rings become rare by themselves.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from time import monotonic
 from typing import NamedTuple
 
@@ -101,18 +101,9 @@ class Ringer:
                 self._may_send = False
                 self._sent_at = monotonic()
                 # Whether it has arrived is found out by who waits for the answer.
-                self._connection.send_rings(self._take())
+                pending, self._pending = self._pending, {}
+                self._connection.send_rings(_parameters(pending))
             self._waker.wake()
-
-    def _take(self) -> list[EncodedArray]:
-        pending, self._pending = self._pending, {}
-        rings = [
-            ring
-            for what, partitions in pending.items()
-            if not isinstance(what, _Named)
-            for ring in _rings(what, partitions)
-        ]
-        return [text_array([channel for channel, _ in rings]), text_array([payload for _, payload in rings])]
 
     def close(self) -> None:
         """Send what has gathered, and end. Twice is fine."""
@@ -154,18 +145,15 @@ class Ringer:
                 connection = self._connected()
                 began = monotonic()
                 with self._mutex:
+                    # All at once: what comes while these are sent has its own turn, its places before its rings.
+                    pending, self._pending = self._pending, {}
                     unplaced, self._unplaced = self._unplaced, set()
-                    named = [each for each in self._pending if isinstance(each, _Named)]
-                    for each in named:
-                        del self._pending[each]
                 if unplaced:
                     connection.call(protocol.OUTBOX_SEQUENCE, [integer_array(sorted(unplaced))])
-                for each in named:
-                    self._ring_named(connection, each.topic)
-                with self._mutex:
-                    rings = self._take() if self._pending else ()
-                if rings:
-                    connection.call(protocol.RING, rings)
+                for topic in [each.topic for each in pending if isinstance(each, _Named)]:
+                    self._ring_named(connection, topic)
+                if not all(isinstance(each, _Named) for each in pending):
+                    connection.call(protocol.RING, _parameters(pending))
             else:
                 self._connected().end_rings()
         except TrunklineError as error:
@@ -211,6 +199,17 @@ class Ringer:
             connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _parameters(pending: Mapping[int | str | _Named, set[int] | None]) -> list[EncodedArray]:
+    """Of one statement for all rings but those by a topic's name."""
+    rings = [
+        ring
+        for what, partitions in pending.items()
+        if not isinstance(what, _Named)
+        for ring in _rings(what, partitions)
+    ]
+    return [text_array([channel for channel, _ in rings]), text_array([payload for _, payload in rings])]
 
 
 def _rings(what: int | str, partitions: set[int] | None) -> Iterator[tuple[str, str]]:
