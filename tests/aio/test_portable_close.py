@@ -128,15 +128,39 @@ async def test_S2_20_a_receiver_between_two_attempts_is_ended_and_the_driver_is_
     assert not any(late)
 
 
-async def hung_while_fetching_ahead(driver: ScriptedSubscription, gate: Gate) -> AsyncSubscription:
-    """A subscription whose service does not come back."""
+async def test_S2_20_what_is_fetched_ahead_while_it_is_closed_is_given_back_before_the_driver_is_closed() -> None:
+    """The driver of a file can give nothing back once that is closed: others would get it after its deadline."""
+    gate = Gate()
+    driver = ScriptedSubscription(20)
+    when_closed: list[int] = []
+    subscription = await hung_while_fetching_ahead(driver, gate, close_timeout_s=PATIENCE_S)
+    close_driver = driver.close
+
+    async def close() -> None:
+        when_closed.append(len(driver.released))
+        await close_driver()
+
+    driver.close = close  # type: ignore[method-assign]
+    closing = Running(subscription.close)
+    await wait_until(lambda: subscription._intake._closed)
+    gate.open()
+    await closing.result(PATIENCE_S)
+    assert driver.is_closed
+    assert when_closed == [len(driver.released)]
+    assert len(driver.released) + len(driver.stock) == 20 - 4
+
+
+async def hung_while_fetching_ahead(
+    driver: ScriptedSubscription, gate: Gate, close_timeout_s: float = 0.05
+) -> AsyncSubscription:
+    """A subscription whose service does not come back before the gate is opened."""
 
     async def hang() -> None:
         if driver.asked[-1][1] == 0.0:
             await gate.wait()
 
     driver.on_receive = hang
-    subscription = driver.opened(deadline_s=FOR_EVER_S, close_timeout_s=0.05)
+    subscription = driver.opened(deadline_s=FOR_EVER_S, close_timeout_s=close_timeout_s)
     subscription._intake._appetite.size = 4.0
     for _ in range(4):
         await subscription.receive()

@@ -129,15 +129,37 @@ def test_S2_20_a_receiver_between_two_attempts_is_ended_and_the_driver_is_left_a
     assert not any(late)
 
 
-def hung_while_fetching_ahead(driver: ScriptedSubscription, gate: Gate) -> Subscription:
-    """A subscription whose service does not come back."""
+def test_S2_20_what_is_fetched_ahead_while_it_is_closed_is_given_back_before_the_driver_is_closed() -> None:
+    """The driver of a file can give nothing back once that is closed: others would get it after its deadline."""
+    gate = Gate()
+    driver = ScriptedSubscription(20)
+    when_closed: list[int] = []
+    subscription = hung_while_fetching_ahead(driver, gate, close_timeout_s=PATIENCE_S)
+    close_driver = driver.close
+
+    def close() -> None:
+        when_closed.append(len(driver.released))
+        close_driver()
+
+    driver.close = close  # type: ignore[method-assign]
+    closing = Running(subscription.close)
+    wait_until(lambda: subscription._intake._closed)
+    gate.open()
+    closing.result(PATIENCE_S)
+    assert driver.is_closed
+    assert when_closed == [len(driver.released)]
+    assert len(driver.released) + len(driver.stock) == 20 - 4
+
+
+def hung_while_fetching_ahead(driver: ScriptedSubscription, gate: Gate, close_timeout_s: float = 0.05) -> Subscription:
+    """A subscription whose service does not come back before the gate is opened."""
 
     def hang() -> None:
         if driver.asked[-1][1] == 0.0:
             gate.wait()
 
     driver.on_receive = hang
-    subscription = driver.opened(deadline_s=FOR_EVER_S, close_timeout_s=0.05)
+    subscription = driver.opened(deadline_s=FOR_EVER_S, close_timeout_s=close_timeout_s)
     subscription._intake._appetite.size = 4.0
     for _ in range(4):
         subscription.receive()

@@ -16,7 +16,7 @@ GROWTH_MAX = 2.0
 SHRINK_MAX = 0.75
 AHEAD_FETCHES = 32
 """So many times as long as a fetch takes is what lies in memory: fetching is a small part of the work."""
-AHEAD_MIN_S = 0.02
+AHEAD_MIN_S = 0.1
 AHEAD_MAX_S = 0.5
 """How much work is asked for at a time, at most; half as much may lie in memory by then. Long enough for any fetch,
 short enough to leave work for others."""

@@ -29,6 +29,8 @@ class GatherLimits(msgspec.Struct, frozen=True):
 class Line(deque[InLineT]):
     """Entries in the order in which they came, with the bytes that they take."""
 
+    __slots__ = ("bytes", "bytes_max", "limits")
+
     def __init__(self, limits: GatherLimits) -> None:
         super().__init__()
         self.limits = limits

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from trunkline.engine.backoff import backoff_s
 from trunkline.errors import Closed, DeadlineExceeded, DriverError, OutcomeUnknown, TrunklineError
 from trunkline.portable.address import redact_error
-from trunkline.portable.aio.shim import Stop, Watch, bounded
+from trunkline.portable.aio.shim import Stop, Watch
 from trunkline.portable.plan import Plan
 
 T = TypeVar("T")
@@ -35,10 +35,13 @@ class Calls:
         self._plan = plan
         self._stop = Stop()
         self.deadline_s = plan.settings.deadline_s
+        self._watches: list[Watch] = []
 
     def stop(self) -> None:
         """Nothing is tried again from now on: who waits for the next attempt ends with Closed."""
         self._stop.set()
+        for watch in self._watches:
+            watch.close()
 
     def check_open(self) -> None:
         """Closed after ``stop``."""
@@ -47,10 +50,18 @@ class Calls:
 
     async def once(self, call: Callable[[], Awaitable[T]], timeout_s: float) -> T:
         """Call it a single time. Errors are ours, without secrets; OutcomeUnknown where it does not come back."""
+        # They are kept: a timer for each call costs as much as a call that is answered at once.
+        watch = self._watches.pop() if self._watches else Watch(timeout_s)
+        watch.timeout_s = timeout_s
         try:
-            return await bounded(call(), timeout_s)
+            with watch:
+                return await call()
         except Exception as error:  # noqa: BLE001 - whatever a driver raises becomes an error of ours
             failure = self.error(error, timeout_s)
+        finally:
+            self._watches.append(watch)
+            if self._stop.is_set:
+                watch.close()
         # Not above: what the driver raised, and its secrets, would be this one's context.
         raise failure
 
@@ -148,13 +159,18 @@ class BatchCalls(Generic[ItemT, ResultT]):
             # The usual cases in few words: there may be a batch a message.
             if answers is None and self._may_be_silent:
                 return [None] * len(items)  # type: ignore[list-item]
-            if type(answers) is list and len(answers) == len(items) and self._good.issuperset(map(type, answers)):
+            if type(answers) is list and len(answers) == len(items) and self._are_good(answers):
                 return answers
             found = self._judged(answers, len(items))
         for answer in found:
             if isinstance(answer, TrunklineError) and may_be_repeated(answer):
                 return await self._repeat(items, list(found))
         return found
+
+    def _are_good(self, answers: list[Any]) -> bool:
+        if self._may_be_silent:
+            return answers.count(None) == len(answers)
+        return self._good.issuperset(map(type, answers))
 
     def close(self) -> None:
         """There will be no more calls."""

@@ -67,11 +67,12 @@ class Lane(Generic[ItemT, ResultT]):
             """The answer for the item, or its error. Cancelled in line, nothing is done for it; under way, it goes on
             without its caller."""
             line = self._line
-            if self._led and self._full is None and line.bytes + size <= line.bytes_max:
+            if self._led and self._full is None and (not size or line.bytes + size <= line.bytes_max):
                 # The usual case, in as few words as it goes: there are as many of them as messages.
                 turn = self._new_turn()
                 line.append(Entry(item, size, monotonic() + self._deadline_s, turn))
-                line.bytes += size
+                if size:
+                    line.bytes += size
                 return turn
             if not (self._led or self._wait_s or line or self._closed):
                 self._led = True

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from trunkline.errors import TrunklineError
+from trunkline.portable.aio.shim import Home, get_ident
 from trunkline.portable.aio.topic import native
 from trunkline.portable.driver import Incoming
 
@@ -16,10 +18,18 @@ T = TypeVar("T")
 class Settling(Protocol):
     """What a message needs of its subscription."""
 
+    home: Home
+    is_closed: bool
+    has_acks: bool
+
     @property
     def nackable(self) -> bool: ...
 
-    def ack(self, message: AsyncReceivedMessage) -> Coroutine[Any, Any, None]: ...
+    def begin(self, message: AsyncReceivedMessage) -> None:
+        """It is settled from now on, or an error says why it cannot be."""
+
+    def submit(self, item: Any, size: int) -> Awaitable[TrunklineError | None]:
+        """Why it could not be settled; None: it is."""
 
     def nack(self, message: AsyncReceivedMessage, delay_s: float) -> Coroutine[Any, Any, None]: ...
 
@@ -35,11 +45,8 @@ class AsyncReceivedMessage(msgspec.Struct, eq=False, gc=False):
     incoming: Incoming
     """As the driver handed it out."""
     settling: Settling
+    body: bytes
     is_settled: bool = False
-
-    @property
-    def body(self) -> bytes:
-        return self.incoming.body
 
     @property
     def key(self) -> bytes | None:
@@ -68,10 +75,29 @@ class AsyncReceivedMessage(msgspec.Struct, eq=False, gc=False):
         """Whether it can be given back."""
         return self.settling.nackable
 
-    def ack(self) -> Coroutine[Any, Any, None]:
+    async def ack(self) -> None:
         """It is done: it is not delivered again. Returns when that is durable, or raises: ClaimLost where its deadline
         has passed, FailedPrecondition where it was settled before. Calls at the same time go together."""
-        return self.settling.ack(self)
+        settling = self.settling
+        if True:  # ASYNC
+            # As begin, in as few words as it goes, and here: there are as many of them as messages.
+            home = settling.home
+            if self.is_settled or settling.is_closed or get_ident() != home.thread_id or not home.is_running():
+                settling.begin(self)
+            self.is_settled = True
+        else:
+            settling.begin(self)
+        if not settling.has_acks:
+            return
+        try:
+            failed = await settling.submit(self.incoming.ack_id, 0)
+        except BaseException:
+            self.is_settled = False
+            raise
+        if failed is not None:
+            # It may not be settled, so it may be tried again; the broker knows.
+            self.is_settled = False
+            raise failed
 
     def nack(self, *, delay_s: float = 0.0) -> Coroutine[Any, Any, None]:
         """It failed: deliver it again, after the delay. Returns and raises as ``ack``; AckNotSupported where it is not

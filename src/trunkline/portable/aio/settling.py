@@ -13,7 +13,7 @@ from trunkline.portable.aio.calls import BatchCalls, Calls
 from trunkline.portable.aio.driver import AsyncSubscriptionDriver
 from trunkline.portable.aio.lane import Lane
 from trunkline.portable.aio.received import AsyncReceivedMessage
-from trunkline.portable.aio.shim import Home, Mutex, get_ident
+from trunkline.portable.aio.shim import Home, Mutex
 from trunkline.portable.plan import Plan
 from trunkline.settings import ReceiveSettings
 
@@ -40,11 +40,11 @@ class Settlements:
         self._driver = driver
         self._plan = plan
         self._calls = calls
-        self._home = home
+        self.home = home
         self._capabilities = driver.capabilities
-        self._has_acks = driver.capabilities.acks
+        self.has_acks = driver.capabilities.acks
         self._mutex = Mutex()
-        self._closed = False
+        self.is_closed = False
         self._has_nacked = False
         self.late: list[TrunklineError] = []
         """Errors that nobody has heard of."""
@@ -56,30 +56,11 @@ class Settlements:
             deadline_s=settings.deadline_s,
             unled=call_service,
         )
-        self._submit = self._lane.submit
+        self.submit = self._lane.submit
 
     @property
     def nackable(self) -> bool:
         return self._capabilities.acks and self._capabilities.nack
-
-    async def ack(self, message: AsyncReceivedMessage) -> None:
-        if True:  # ASYNC
-            # As _begin, in as few words as it goes: there are as many of them as messages.
-            home = self._home
-            if message.is_settled or self._closed or get_ident() != home.thread_id or not home.is_running():
-                self._begin(message)
-            message.is_settled = True
-        else:
-            self._begin(message)
-        if not self._has_acks:
-            return
-        try:
-            failed = await self._submit(message.incoming.ack_id, 0)
-        except BaseException:
-            message.is_settled = False
-            raise
-        if failed is not None:
-            self._raise(message, failed)
 
     async def nack(self, message: AsyncReceivedMessage, delay_s: float) -> None:
         delay_s = check_seconds("delay_s", delay_s)
@@ -87,24 +68,20 @@ class Settlements:
             raise self._cannot("give messages back; acknowledge it, or send it again", "nack")
         if delay_s and not self._capabilities.nack_delay:
             raise self._cannot("delay what is given back; give it back without delay_s", "nack_delay")
-        self._begin(message)
+        self.begin(message)
         self._has_nacked = True
         try:
-            failed = await self._lane.submit(Nack(message.incoming.ack_id, delay_s), 0)
+            failed = await self.submit(Nack(message.incoming.ack_id, delay_s), 0)
         except BaseException:
             message.is_settled = False
             raise
         if failed is not None:
-            self._raise(message, failed)
-
-    def _raise(self, message: AsyncReceivedMessage, failed: TrunklineError) -> None:
-        """It may not be settled, so it may be tried again; the broker knows."""
-        message.is_settled = False
-        raise failed
+            message.is_settled = False
+            raise failed
 
     def ack_soon(self, message: AsyncReceivedMessage) -> None:
-        self._begin(message)
-        if self._has_acks:
+        self.begin(message)
+        if self.has_acks:
             self._lane.put(message.incoming.ack_id, self.late.append)
 
     async def flush(self) -> None:
@@ -114,7 +91,7 @@ class Settlements:
     async def close(self, timeout_s: float) -> bool:
         """Wait for what is under way, and refuse more from then on; False where that takes too long."""
         ended = await self._lane.drain(timeout_s)
-        self._closed = True
+        self.is_closed = True
         self._lane.give_up()
         self._acks.close()
         return ended
@@ -127,10 +104,10 @@ class Settlements:
                 late[0].add_note(f"and {len(late) - 1} more acknowledgements failed")
             raise late[0]
 
-    def _begin(self, message: AsyncReceivedMessage) -> None:
+    def begin(self, message: AsyncReceivedMessage) -> None:
         """It is settled from now on, or an error says why it cannot be."""
-        self._home.check(message)
-        if self._closed:
+        self.home.check(message)
+        if self.is_closed:
             raise Closed(f"the subscription is closed; {message!r} is delivered again after its deadline")
         if True:  # ASYNC
             is_settled, message.is_settled = message.is_settled, True

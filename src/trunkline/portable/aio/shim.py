@@ -59,11 +59,12 @@ class Watch:
     """
 
     def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
+        """Of what is begun next."""
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[Any] | None = None
         self._cancelled_before = 0
-        self._began_at = 0.0
+        self._ends_at = 0.0
         self._is_over = False
 
     def __enter__(self) -> None:
@@ -71,10 +72,13 @@ class Watch:
         task = self._task = asyncio.current_task(loop)
         # A task that was cancelled may still have something to put in order.
         self._cancelled_before = 0 if task is None else task.cancelling()
-        self._began_at = loop.time()
+        self._ends_at = loop.time() + self.timeout_s
         self._is_over = False
+        if self._timer is not None and self._timer.when() > self._ends_at:
+            self._timer.cancel()
+            self._timer = None
         if self._timer is None:
-            self._timer = loop.call_later(self._timeout_s, self._look, loop)
+            self._timer = loop.call_at(self._ends_at, self._look, loop)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -89,9 +93,8 @@ class Watch:
         self._timer = None
         if self._task is None or self._is_over:
             return
-        left_s = self._began_at + self._timeout_s - loop.time()
-        if left_s > 0:
-            self._timer = loop.call_later(left_s, self._look, loop)
+        if self._ends_at > loop.time():
+            self._timer = loop.call_at(self._ends_at, self._look, loop)
             return
         self._is_over = True
         self._task.cancel()

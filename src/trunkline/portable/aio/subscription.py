@@ -104,7 +104,7 @@ class AsyncSubscription:
         found = self._take()
         if found is None:
             found = await self._intake.wait(wait_s)
-        return AsyncReceivedMessage(found, self._settlements)
+        return AsyncReceivedMessage(found, self._settlements, found.body)
 
     def __aiter__(self) -> AsyncIterator[AsyncReceivedMessage]:
         return self
@@ -227,13 +227,14 @@ class AsyncSubscription:
         await self._intake.close()
         if not await self._settlements.close(timeout_s):
             logger.warning("%r: acknowledgements were still under way when it was closed", self)
+        if self._service is not None:
+            # What it is fetching ahead can be given back only as long as the driver is open.
+            await self._end_service(self._service, timeout_s)
         self._calls.stop()
         try:
             await self._calls.once(self._driver.close, timeout_s)
         except TrunklineError as error:
             logger.warning("%r could not be closed well: %s", self, error)
-        if self._service is not None:
-            await self._end_service(self._service, timeout_s)
 
     async def __aenter__(self) -> AsyncSubscription:
         return self

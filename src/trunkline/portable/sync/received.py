@@ -8,7 +8,9 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from trunkline.errors import TrunklineError
 from trunkline.portable.driver import Incoming
+from trunkline.portable.sync.shim import Home
 from trunkline.portable.sync.topic import native
 
 T = TypeVar("T")
@@ -17,10 +19,18 @@ T = TypeVar("T")
 class Settling(Protocol):
     """What a message needs of its subscription."""
 
+    home: Home
+    is_closed: bool
+    has_acks: bool
+
     @property
     def nackable(self) -> bool: ...
 
-    def ack(self, message: ReceivedMessage) -> None: ...
+    def begin(self, message: ReceivedMessage) -> None:
+        """It is settled from now on, or an error says why it cannot be."""
+
+    def submit(self, item: Any, size: int) -> TrunklineError | None:
+        """Why it could not be settled; None: it is."""
 
     def nack(self, message: ReceivedMessage, delay_s: float) -> None: ...
 
@@ -36,11 +46,8 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
     incoming: Incoming
     """As the driver handed it out."""
     settling: Settling
+    body: bytes
     is_settled: bool = False
-
-    @property
-    def body(self) -> bytes:
-        return self.incoming.body
 
     @property
     def key(self) -> bytes | None:
@@ -72,7 +79,19 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
     def ack(self) -> None:
         """It is done: it is not delivered again. Returns when that is durable, or raises: ClaimLost where its deadline
         has passed, FailedPrecondition where it was settled before. Calls at the same time go together."""
-        return self.settling.ack(self)
+        settling = self.settling
+        settling.begin(self)
+        if not settling.has_acks:
+            return
+        try:
+            failed = settling.submit(self.incoming.ack_id, 0)
+        except BaseException:
+            self.is_settled = False
+            raise
+        if failed is not None:
+            # It may not be settled, so it may be tried again; the broker knows.
+            self.is_settled = False
+            raise failed
 
     def nack(self, *, delay_s: float = 0.0) -> None:
         """It failed: deliver it again, after the delay. Returns and raises as ``ack``; AckNotSupported where it is not

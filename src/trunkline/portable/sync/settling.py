@@ -41,11 +41,11 @@ class Settlements:
         self._driver = driver
         self._plan = plan
         self._calls = calls
-        self._home = home
+        self.home = home
         self._capabilities = driver.capabilities
-        self._has_acks = driver.capabilities.acks
+        self.has_acks = driver.capabilities.acks
         self._mutex = Mutex()
-        self._closed = False
+        self.is_closed = False
         self._has_nacked = False
         self.late: list[TrunklineError] = []
         """Errors that nobody has heard of."""
@@ -57,23 +57,11 @@ class Settlements:
             deadline_s=settings.deadline_s,
             unled=call_service,
         )
-        self._submit = self._lane.submit
+        self.submit = self._lane.submit
 
     @property
     def nackable(self) -> bool:
         return self._capabilities.acks and self._capabilities.nack
-
-    def ack(self, message: ReceivedMessage) -> None:
-        self._begin(message)
-        if not self._has_acks:
-            return
-        try:
-            failed = self._submit(message.incoming.ack_id, 0)
-        except BaseException:
-            message.is_settled = False
-            raise
-        if failed is not None:
-            self._raise(message, failed)
 
     def nack(self, message: ReceivedMessage, delay_s: float) -> None:
         delay_s = check_seconds("delay_s", delay_s)
@@ -81,24 +69,20 @@ class Settlements:
             raise self._cannot("give messages back; acknowledge it, or send it again", "nack")
         if delay_s and not self._capabilities.nack_delay:
             raise self._cannot("delay what is given back; give it back without delay_s", "nack_delay")
-        self._begin(message)
+        self.begin(message)
         self._has_nacked = True
         try:
-            failed = self._lane.submit(Nack(message.incoming.ack_id, delay_s), 0)
+            failed = self.submit(Nack(message.incoming.ack_id, delay_s), 0)
         except BaseException:
             message.is_settled = False
             raise
         if failed is not None:
-            self._raise(message, failed)
-
-    def _raise(self, message: ReceivedMessage, failed: TrunklineError) -> None:
-        """It may not be settled, so it may be tried again; the broker knows."""
-        message.is_settled = False
-        raise failed
+            message.is_settled = False
+            raise failed
 
     def ack_soon(self, message: ReceivedMessage) -> None:
-        self._begin(message)
-        if self._has_acks:
+        self.begin(message)
+        if self.has_acks:
             self._lane.put(message.incoming.ack_id, self.late.append)
 
     def flush(self) -> None:
@@ -108,7 +92,7 @@ class Settlements:
     def close(self, timeout_s: float) -> bool:
         """Wait for what is under way, and refuse more from then on; False where that takes too long."""
         ended = self._lane.drain(timeout_s)
-        self._closed = True
+        self.is_closed = True
         self._lane.give_up()
         self._acks.close()
         return ended
@@ -121,10 +105,10 @@ class Settlements:
                 late[0].add_note(f"and {len(late) - 1} more acknowledgements failed")
             raise late[0]
 
-    def _begin(self, message: ReceivedMessage) -> None:
+    def begin(self, message: ReceivedMessage) -> None:
         """It is settled from now on, or an error says why it cannot be."""
-        self._home.check(message)
-        if self._closed:
+        self.home.check(message)
+        if self.is_closed:
             raise Closed(f"the subscription is closed; {message!r} is delivered again after its deadline")
         with self._mutex:
             is_settled, message.is_settled = message.is_settled, True

@@ -100,7 +100,7 @@ class Subscription:
         found = self._take()
         if found is None:
             found = self._intake.wait(wait_s)
-        return ReceivedMessage(found, self._settlements)
+        return ReceivedMessage(found, self._settlements, found.body)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         return self
@@ -223,13 +223,14 @@ class Subscription:
         self._intake.close()
         if not self._settlements.close(timeout_s):
             logger.warning("%r: acknowledgements were still under way when it was closed", self)
+        if self._service is not None:
+            # What it is fetching ahead can be given back only as long as the driver is open.
+            self._end_service(self._service, timeout_s)
         self._calls.stop()
         try:
             self._calls.once(self._driver.close, timeout_s)
         except TrunklineError as error:
             logger.warning("%r could not be closed well: %s", self, error)
-        if self._service is not None:
-            self._end_service(self._service, timeout_s)
 
     def __enter__(self) -> Subscription:
         return self
