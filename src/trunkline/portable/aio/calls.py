@@ -40,7 +40,7 @@ class Calls:
     def stop(self) -> None:
         """Nothing is tried again from now on: who waits for the next attempt ends with Closed."""
         self._stop.set()
-        for watch in self._watches:
+        for watch in list(self._watches):
             watch.close()
 
     def check_open(self) -> None:
@@ -51,7 +51,10 @@ class Calls:
     async def once(self, call: Callable[[], Awaitable[T]], timeout_s: float) -> T:
         """Call it a single time. Errors are ours, without secrets; OutcomeUnknown where it does not come back."""
         # They are kept: a timer for each call costs as much as a call that is answered at once.
-        watch = self._watches.pop() if self._watches else Watch(timeout_s)
+        try:
+            watch = self._watches.pop()
+        except IndexError:
+            watch = Watch(timeout_s)
         watch.timeout_s = timeout_s
         try:
             with watch:
