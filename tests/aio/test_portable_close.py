@@ -150,6 +150,36 @@ async def test_S2_20_what_is_fetched_ahead_while_it_is_closed_is_given_back_befo
     assert len(driver.released) + len(driver.stock) == 20 - 4
 
 
+async def test_S2_20_the_driver_is_closed_though_the_service_has_ended_with_an_error() -> None:
+    driver = ScriptedSubscription(20)
+    subscription = driver.opened()
+
+    async def fail() -> None:
+        raise AssertionError("whatever")
+
+    subscription._settlements.flush = fail  # type: ignore[method-assign]
+    subscription._call_service()
+    await wait_until(lambda: subscription._served.given is True)
+    with pytest.raises(AssertionError, match="whatever"):
+        await subscription.close()
+    assert driver.is_closed
+
+
+async def test_S2_20_a_retry_of_the_service_ends_when_it_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    """It sends what nobody waits for, and the broker is away for long: closing waits for that once, and not twice."""
+    driver = ScriptedSubscription(1)
+    away = [errors.Unavailable("away")]
+    driver.answers.extend([away] * 1_000)
+    subscription = driver.opened(deadline_s=FOR_EVER_S, close_timeout_s=0.2)
+    (await subscription.receive()).ack_soon()
+    await wait_until(lambda: len(driver.acked) > 1)
+    with caplog.at_level(logging.WARNING), pytest.raises(errors.Unavailable, match="away"):
+        await Running(subscription.close).result(PATIENCE_S)
+    assert "acknowledgements were still under way" in caplog.text
+    assert "still at work" not in caplog.text
+    assert driver.is_closed
+
+
 async def hung_while_fetching_ahead(
     driver: ScriptedSubscription, gate: Gate, close_timeout_s: float = 0.05
 ) -> AsyncSubscription:
@@ -174,7 +204,7 @@ async def test_S2_20_closing_is_bounded_though_a_fetch_ahead_hangs(caplog: pytes
     subscription = await hung_while_fetching_ahead(driver, gate)
     with caplog.at_level(logging.WARNING):
         await Running(subscription.close).result(PATIENCE_S)
-    assert "still fetching ahead" in caplog.text
+    assert "still at work" in caplog.text
     assert driver.is_closed
     gate.open()
 

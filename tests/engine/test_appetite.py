@@ -84,14 +84,14 @@ def test_large_messages_are_asked_for_by_their_bytes() -> None:
 
 def test_a_short_deadline_leaves_less_in_memory() -> None:
     """Method: a slow broker, and a hundred messages in two seconds; a quarter of the deadline is the most."""
-    near, far = Appetite(1_000, BYTES, 0.4), Appetite(1_000, BYTES, 60)
+    near, far = Appetite(1_000, BYTES, 0.2), Appetite(1_000, BYTES, 60)
     for appetite in (near, far):
         now = 1.0
         appetite.wanted(0, 1, 0, 0.0)
         for turn in range(20):
             now = fed(appetite, 100 * (turn + 1), 1.0, now)
             now += 1.0
-    assert near.size == pytest.approx(50 * 0.1)
+    assert near.size == pytest.approx(50 * 0.05)
     assert far.size == pytest.approx(50 * AHEAD_MAX_S)
 
 

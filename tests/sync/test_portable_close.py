@@ -151,6 +151,36 @@ def test_S2_20_what_is_fetched_ahead_while_it_is_closed_is_given_back_before_the
     assert len(driver.released) + len(driver.stock) == 20 - 4
 
 
+def test_S2_20_the_driver_is_closed_though_the_service_has_ended_with_an_error() -> None:
+    driver = ScriptedSubscription(20)
+    subscription = driver.opened()
+
+    def fail() -> None:
+        raise AssertionError("whatever")
+
+    subscription._settlements.flush = fail  # type: ignore[method-assign]
+    subscription._call_service()
+    wait_until(lambda: subscription._served.given is True)
+    with pytest.raises(AssertionError, match="whatever"):
+        subscription.close()
+    assert driver.is_closed
+
+
+def test_S2_20_a_retry_of_the_service_ends_when_it_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    """It sends what nobody waits for, and the broker is away for long: closing waits for that once, and not twice."""
+    driver = ScriptedSubscription(1)
+    away = [errors.Unavailable("away")]
+    driver.answers.extend([away] * 1_000)
+    subscription = driver.opened(deadline_s=FOR_EVER_S, close_timeout_s=0.2)
+    subscription.receive().ack_soon()
+    wait_until(lambda: len(driver.acked) > 1)
+    with caplog.at_level(logging.WARNING), pytest.raises(errors.Unavailable, match="away"):
+        Running(subscription.close).result(PATIENCE_S)
+    assert "acknowledgements were still under way" in caplog.text
+    assert "still at work" not in caplog.text
+    assert driver.is_closed
+
+
 def hung_while_fetching_ahead(driver: ScriptedSubscription, gate: Gate, close_timeout_s: float = 0.05) -> Subscription:
     """A subscription whose service does not come back before the gate is opened."""
 
@@ -173,7 +203,7 @@ def test_S2_20_closing_is_bounded_though_a_fetch_ahead_hangs(caplog: pytest.LogC
     subscription = hung_while_fetching_ahead(driver, gate)
     with caplog.at_level(logging.WARNING):
         Running(subscription.close).result(PATIENCE_S)
-    assert "still fetching ahead" in caplog.text
+    assert "still at work" in caplog.text
     assert driver.is_closed
     gate.open()
 

@@ -51,3 +51,4 @@ async def _opened(
             await calls.once(driver.close, plan.settings.close_timeout_s)
         except TrunklineError as error:
             logger.warning("%s could not be closed well: %s", plan.shown, error)
+        calls.stop()

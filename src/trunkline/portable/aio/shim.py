@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
@@ -62,6 +63,7 @@ class Watch:
         self.timeout_s = timeout_s
         """Of what is begun next."""
         self._timer: asyncio.TimerHandle | None = None
+        self._looks_at = 0.0
         self._task: asyncio.Task[Any] | None = None
         self._cancelled_before = 0
         self._ends_at = 0.0
@@ -74,11 +76,11 @@ class Watch:
         self._cancelled_before = 0 if task is None else task.cancelling()
         self._ends_at = loop.time() + self.timeout_s
         self._is_over = False
-        if self._timer is not None and self._timer.when() > self._ends_at:
+        if self._timer is not None and self._looks_at > self._ends_at:
             self._timer.cancel()
             self._timer = None
         if self._timer is None:
-            self._timer = loop.call_at(self._ends_at, self._look, loop)
+            self._look_later(loop)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -89,12 +91,17 @@ class Watch:
             if is_own and kind is asyncio.CancelledError:
                 raise TimeoutError from error
 
+    def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._looks_at = self._ends_at
+        # In no caller's context: it may outlive them all.
+        self._timer = loop.call_at(self._ends_at, self._look, loop, context=Context())
+
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         if self._task is None or self._is_over:
             return
         if self._ends_at > loop.time():
-            self._timer = loop.call_at(self._ends_at, self._look, loop)
+            self._look_later(loop)
             return
         self._is_over = True
         self._task.cancel()

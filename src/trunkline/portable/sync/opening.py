@@ -60,14 +60,17 @@ def _opened(plan: Plan[Any], call: Any) -> Any:
     """What the driver opens, if it can do what it is opened for."""
     plan.check(plan.driver.capabilities)
     calls = Calls(plan)
-    driver = calls.persistently(call)
-    if not isinstance(getattr(driver, "capabilities", None), Capabilities):
-        raise calls.broken(f"{type(driver).__name__} where what it has opened was due, with its capabilities")
     try:
-        plan.check(driver.capabilities)
-    except NotSupported:
-        calls.once(driver.close, plan.settings.close_timeout_s)
-        raise
+        driver = calls.persistently(call)
+        if not isinstance(getattr(driver, "capabilities", None), Capabilities):
+            raise calls.broken(f"{type(driver).__name__} where what it has opened was due, with its capabilities")
+        try:
+            plan.check(driver.capabilities)
+        except NotSupported:
+            calls.once(driver.close, plan.settings.close_timeout_s)
+            raise
+    finally:
+        calls.stop()
     return driver
 
 

@@ -197,7 +197,7 @@ class Subscription:
             self._served.wait(timeout_s)
         except TimeoutError:
             service.abandon()
-            logger.warning("%r was still fetching ahead when it was closed", self)
+            logger.warning("%r: its service was still at work when it was closed", self)
         else:
             service.close()
 
@@ -223,10 +223,16 @@ class Subscription:
         self._intake.close()
         if not self._settlements.close(timeout_s):
             logger.warning("%r: acknowledgements were still under way when it was closed", self)
-        if self._service is not None:
-            # What it is fetching ahead can be given back only as long as the driver is open.
-            self._end_service(self._service, timeout_s)
+        # Nothing is tried again, so the service ends soon. What it is fetching ahead can be given back only as long as
+        # the driver is open; and the driver is closed however the service ends.
         self._calls.stop()
+        try:
+            if self._service is not None:
+                self._end_service(self._service, timeout_s)
+        finally:
+            self._close_driver(timeout_s)
+
+    def _close_driver(self, timeout_s: float) -> None:
         try:
             self._calls.once(self._driver.close, timeout_s)
         except TrunklineError as error:
